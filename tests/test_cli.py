@@ -260,3 +260,17 @@ def test_options_of_measuring_are_refused_where_the_tables_of_nightly_have_them(
     assert done.returncode == 2
     assert done.stderr.startswith("error: --budget needs the name of a package")
     assert "nothing is watched" in laboratory.run("nightly", "--check").stderr
+
+
+def test_a_misspelt_command_is_named_as_it_may_have_been_meant(laboratory: Laboratory) -> None:
+    for words, meant in ((["explor"], "'explore'"), (["kb", "wy"], "'why'")):
+        refused = laboratory.run(*words)
+        assert refused.returncode == 2
+        assert f"Did you mean {meant}?" in refused.stderr
+
+
+def test_a_misspelt_indicator_is_refused_before_any_index_is_read(laboratory: Laboratory) -> None:
+    refused = laboratory.run("explore", "numpy", "--pi", "matml")
+    assert refused.returncode == 2
+    assert "numpy/matmul" in refused.stderr
+    assert refused.stderr.startswith("error: no indicator is called 'matml'")

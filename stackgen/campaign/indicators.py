@@ -30,6 +30,20 @@ def known_indicators(own: Iterable[Path] = ()) -> tuple[Indicator, ...]:
     return load_indicators(shipped_folder("pis"), own, registered_modules())
 
 
+def refuse_unknown_indicators(request: CampaignRequest) -> None:
+    """Refuse a name that no indicator has, before an index is read or anything is built.
+
+    Raises:
+        UsageError: there is no such indicator, or a file of the user's own cannot be read.
+    """
+    wanted = request.measurement.indicators
+    known = known_indicators([Path(each) for each in wanted if each.endswith(".py")])
+    for name in wanted:
+        ends = (each.name == name or each.name.endswith(f"/{name}") for each in known)
+        if not name.endswith(".py") and not any(ends):
+            find(known, name)
+
+
 def indicator_calls(
     request: CampaignRequest, varied: tuple[str, ...], packages: frozenset[str]
 ) -> tuple[tuple[IndicatorCall, ...], IndicatorCall]:

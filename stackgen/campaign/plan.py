@@ -14,6 +14,7 @@ from stackgen.campaign.host import limited_to, refuse_cpus
 from stackgen.campaign.indicators import (
     indicator_calls,
     metered,
+    refuse_unknown_indicators,
     usable_cpus,
     weights_of,
 )
@@ -87,6 +88,7 @@ def open_campaign(
     """
     start = time.monotonic()
     refuse_cpus(request, usable_cpus())
+    refuse_unknown_indicators(request)
     lockfile = _lockfile(request)
     config = index_config(request.index, environ)
     requirements = beside_compared(request.stacks.requirements, config)

@@ -124,6 +124,12 @@ class CommandGroup(_Help, TyperGroup):
         """Return the names of all commands, in the order of the table."""
         return list(self.entries)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is named; where there is none, typer names the nearest."""
+        names: Any = dict.fromkeys(self.entries)
+        self.commands = names  # of these
+        return super().resolve_command(ctx, args)
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         """Return one command; None where there is none of that name."""
         entry = self.entries.get(cmd_name)
