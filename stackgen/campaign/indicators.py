@@ -11,7 +11,7 @@ import psutil
 from stackgen.campaign.candidates import FRAMEWORKS
 from stackgen.campaign.request import CampaignRequest
 from stackgen.errors import UsageError
-from stackgen.indicators.declaration import bind, find
+from stackgen.indicators.declaration import bind, find, is_called
 from stackgen.measure.cost import AtCount
 from stackgen.model import toml
 from stackgen.model.identity import IndicatorId
@@ -39,9 +39,8 @@ def refuse_unknown_indicators(request: CampaignRequest) -> None:
     wanted = request.measurement.indicators
     known = known_indicators([Path(each) for each in wanted if each.endswith(".py")])
     for name in wanted:
-        ends = (each.name == name or each.name.endswith(f"/{name}") for each in known)
-        if not name.endswith(".py") and not any(ends):
-            find(known, name)
+        if not name.endswith(".py") and not any(is_called(each.name, name) for each in known):
+            find(known, name)  # which raises, and names what is like it
 
 
 def indicator_calls(

@@ -358,6 +358,11 @@ def _value(indicator: Indicator, parameter: Parameter, text: str | None) -> str:
     return value
 
 
+def is_called(name: str, wanted: str) -> bool:
+    """Return whether what a user wants is an indicator's name, or the end of it (``matmul``)."""
+    return name == wanted or name.endswith(f"/{wanted}")
+
+
 def find(indicators: Iterable[Indicator], wanted: str, component: str | None = None) -> Indicator:
     """Return the indicator of that name; ``matmul`` alone means the component's.
 
@@ -365,7 +370,7 @@ def find(indicators: Iterable[Indicator], wanted: str, component: str | None = N
         UsageError: there is none, or several and no component to choose by.
     """
     known = {indicator.name: indicator for indicator in indicators}
-    names = [name for name in known if name == wanted or name.endswith(f"/{wanted}")]
+    names = [name for name in known if is_called(name, wanted)]
     if component and f"{component}/{wanted}" in known:
         return known[f"{component}/{wanted}"]
     if len(names) == 1:

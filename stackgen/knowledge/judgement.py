@@ -244,14 +244,19 @@ class Knowledge:
         return *nearness, -campaigns, case.variables, repr(case.facts)
 
     def _machine_for(self, current: Mapping[IndicatorId, str]) -> Machine:
-        measured: set[MachineId] = set()
-        for indicator, key in current.items():
-            graph = self.graphs[indicator]
-            measured |= self.machines_of(indicator)[graph.components.index(graph.component(key))]
+        measured = self._measured_on(current)
         if self.machine.id in measured or len(measured) >= FEWEST_MACHINES or not measured:
             return self.machine
         known = (self.machines[each] for each in measured)
         return min(known, key=lambda each: machine_distance(self.machine, each))
+
+    def _measured_on(self, keys: Mapping[IndicatorId, str]) -> set[MachineId]:
+        """Return the machines of all campaigns that nodes, by indicator, are connected with."""
+        found: set[MachineId] = set()
+        for indicator, key in keys.items():
+            graph = self.graphs[indicator]
+            found |= self.machines_of(indicator)[graph.components.index(graph.component(key))]
+        return found
 
     def machines_of(self, indicator: IndicatorId) -> Sequence[frozenset[MachineId]]:
         """Return on which machines each component of a graph was measured."""
@@ -269,12 +274,12 @@ class Knowledge:
         self, case: Case, candidate: StackId, *, margin: float
     ) -> Iterator[tuple[Machine, Assessment]]:
         """Yield what further machines measured of a candidate of a case, the nearest first."""
-        indicators = [i for i in case.current if candidate in self.nodes.nodes(i)]
-        measured: set[MachineId] = set()
-        for indicator in indicators:
-            graph = self.graphs[indicator]
-            at = graph.components.index(graph.component(case.current[indicator]))
-            measured |= self.machines_of(indicator)[at]
+        keys = {
+            indicator: self.nodes.nodes(indicator)[candidate].key
+            for indicator in case.current
+            if candidate in self.nodes.nodes(indicator)
+        }
+        measured = self._measured_on({indicator: case.current[indicator] for indicator in keys})
         others = [self.machines[each] for each in measured - {case.machine.id}]
         for machine in sorted(others, key=lambda each: machine_distance(self.machine, each)):
             yield from (
@@ -282,9 +287,7 @@ class Knowledge:
                 for each in assess(
                     self.graphs,
                     current=case.current,
-                    candidates={
-                        candidate: {i: self.nodes.nodes(i)[candidate].key for i in indicators}
-                    },
+                    candidates={candidate: keys},
                     place=Place(machine_id=machine.id, base=base_name(case.facts)),
                     repeated=self.repeated,
                     margin=margin,
