@@ -24,6 +24,7 @@ COMMANDS = [
     "advise",
     "nightly",
     "doctor",
+    "init",
     "pis",
     "pi",
     "kb",
@@ -45,6 +46,7 @@ def test_each_command_explains_itself(laboratory: Laboratory, command: str) -> N
     done = laboratory.run(command, "--help")
     assert done.returncode == 0
     assert "Usage:" in done.stdout
+    assert "Raises:" not in done.stdout
     assert done.stderr == ""
 
 

@@ -56,6 +56,26 @@ def test_what_a_file_gets_wrong_is_refused_by_name(tmp_path: Path, text: str, wh
     assert str(tmp_path / "stackgen.toml") in done.stderr
 
 
+def test_relative_paths_count_from_the_folder_of_the_file(tmp_path: Path) -> None:
+    below = tmp_path / "below"
+    below.mkdir()
+    text = 'kb = "team.db"\n[explore]\nrequirement = ["in/a.txt", "~/b.txt"]\n'
+    (tmp_path / "stackgen.toml").write_text(text)
+    shown = run(below, "config").stdout
+    assert f"{tmp_path}/in/a.txt, {Path.home()}/b.txt" in shown
+    done = run(below, "kb", "check")
+    assert f"there is no knowledge base {tmp_path}/team.db" in done.stderr
+
+
+def test_the_variable_of_an_option_is_shown_as_its_source(tmp_path: Path) -> None:
+    done = run_command("config", "doctor", folder=tmp_path, environ={"STACKGEN_KB": "/own.db"})
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["doctor", "kb", "/own.db", "STACKGEN_KB"] in rows
+    (tmp_path / "stackgen.toml").write_text('kb = "/file.db"\n')
+    done = run_command("config", "doctor", folder=tmp_path, environ={"STACKGEN_KB": "/own.db"})
+    assert "/own.db" not in done.stdout
+
+
 def test_every_option_of_every_command_has_a_key(tmp_path: Path) -> None:
     done = run(tmp_path, "config", "--all", "--json")
     assert done.returncode == 0

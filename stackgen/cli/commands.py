@@ -245,13 +245,20 @@ def options_of(made: Any) -> tuple[CommandOption, ...]:
         CommandOption(
             name=param.name,
             key=max(param.opts, key=len).lstrip("-"),
-            kind=bool if param.is_flag else type(param.default),
+            kind=bool if param.is_flag else Path if _is_path(param) else type(param.default),
             repeated=bool(param.multiple),
             default=param.default,
         )
         for param in made.params
         if param.param_type_name == "option"
     )
+
+
+def _is_path(param: Any) -> bool:
+    descriptor = getattr(param, "type_descriptor", None)
+    if descriptor is None:  # a version of typer without pydantic
+        return type(param.type).__name__.endswith("Path")
+    return descriptor.annotation in (Path, list[Path])
 
 
 def all_options(

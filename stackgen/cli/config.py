@@ -1,7 +1,8 @@
 """Defaults of options from ``stackgen.toml``, or ``[tool.stackgen]`` of a pyproject.toml.
 
 A key at the top counts for every command that has the option; one in a table of a command's name
-(``[explore]``, ``[kb.stats]``) for that command alone. What is given on the command line wins.
+(``[explore]``, ``[kb.stats]``) for that command alone. A relative path counts from the folder of
+the file. What is given on the command line wins.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,6 +16,8 @@ from stackgen.model import toml
 FILES = ("stackgen.toml", "pyproject.toml")
 WATCH = "watch"
 """The table of what ``nightly`` watches; it holds no options (``stackgen.nightly.watch``)."""
+VARIABLES = {"kb": "STACKGEN_KB"}
+"""Options that an environment variable gives where neither command line nor file does."""
 NOT_CONFIGURABLE = frozenset({"env", "help", "version"})
 """``env`` takes secrets, which belong in no file; the others print something else."""
 
@@ -24,7 +27,7 @@ class CommandOption:
     """An option of a command, as a configuration file sees it.
 
     name: of the parameter. key: of the option in the file, its long flag without dashes.
-    kind: ``bool``, ``int``, ``float``, or ``str`` for whatever is given as text.
+    kind: ``bool``, ``int``, ``float``, ``Path``, or another for whatever is given as text.
     """
 
     name: str
@@ -105,14 +108,20 @@ class Config:
             items = value if isinstance(value, list) else [value]
             if any(isinstance(each, dict | list) for each in items):
                 raise self._error(f"{option.key} is a list of texts", f'{option.key} = ["..."]')
-            return [str(each) for each in items]
+            return [self._plain(each, option) for each in items]
         if isinstance(value, dict | list):
             raise self._error(f"{option.key} is a single value", f'{option.key} = "..."')
         if option.kind is bool:
             if not isinstance(value, bool):
                 raise self._error(f"{option.key} is true or false", f"{option.key} = true")
             return value
-        return value if option.kind in (int, float) else str(value)
+        return value if option.kind in (int, float) else self._plain(value, option)
+
+    def _plain(self, value: Any, option: CommandOption) -> str:
+        """Return a value as text; a path as it is from the folder of the file."""
+        if option.kind is Path and self.path is not None:
+            return str(self.path.parent / Path(str(value)).expanduser())
+        return str(value)
 
     def _error(self, why: str, fix: str) -> UsageError:
         return UsageError(f"cannot take options from {self.path}", why=why, fix=fix)
@@ -151,6 +160,7 @@ def effective_options(
     config: Config,
     commands: Iterable[tuple[str, Iterable[CommandOption]]],
     *,
+    environ: Mapping[str, str],
     only: str = "",
     every: bool = False,
 ) -> list[tuple[str, str, str, str]]:
@@ -159,6 +169,7 @@ def effective_options(
     Args:
         config: the configuration file.
         commands: the names of all commands, each with its options.
+        environ: the user's variables, for options that have one (VARIABLES).
         only: one of them; "" means all.
         every: also those that have their default value.
 
@@ -177,6 +188,8 @@ def effective_options(
         for each in given if only in ("", command) else ():
             if each.name in values:
                 found.append((command, each.key, _shown(values[each.name]), str(config.path)))
+            elif variable := environ.get(VARIABLES.get(each.key, "")):
+                found.append((command, each.key, variable, VARIABLES[each.key]))
             elif every:
                 found.append((command, each.key, _shown(each.default), "default"))
     config.refuse_unknown(known, {name.split()[0] for name in names})

@@ -119,11 +119,7 @@ def init(
     ] = False,
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of the watch.")] = "nightly",
 ) -> None:
-    """Write a watch for nightly into the stackgen.toml of this folder.
-
-    Raises:
-        UsageError: it asks, and standard input ends before the last answer.
-    """
+    """Write a watch for nightly into the stackgen.toml of this folder."""
     from stackgen.commands.watches import add_watch, proposed
 
     folder = Path.cwd()

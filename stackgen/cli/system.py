@@ -43,8 +43,8 @@ def config(
     """Print the options that are set, with their values and where each was set.
 
     Options are set in stackgen.toml or in [tool.stackgen] of a pyproject.toml, in this folder or
-    one above it; a table with a command's name counts for that command alone. The command line
-    wins over both.
+    one above it; a table with a command's name counts for that command alone, and relative paths
+    count from the folder of the file. The command line wins over both.
     """
     from stackgen.cli import ENTRIES
     from stackgen.cli.commands import all_options
@@ -52,7 +52,9 @@ def config(
     from stackgen.report.tables import as_json, columns
 
     found = find_config(Path.cwd())
-    rows = effective_options(found, all_options(ENTRIES), only=command, every=every)
+    rows = effective_options(
+        found, all_options(ENTRIES), environ=os.environ, only=command, every=every
+    )
     if json:
         values = [
             dict(zip(("command", "option", "value", "source"), row, strict=True)) for row in rows
