@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Sequence
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from benchmarks import measure as simulation
 from stackgen.errors import EvidenceError
 from stackgen.measure.bandit import BLOCK, Arm, Race, uniform_blocks
 from stackgen.measure.posterior import Measured, Model, Versions, calibration
+from stackgen.model.choices import Strategy
 
 GRID: tuple[Versions, ...] = tuple(
     (("numpy", n), ("torch", t)) for t, n in product("123", ("1", "2"))
@@ -37,9 +38,14 @@ def additive(effects: dict[str, float]) -> list[float]:
 TRUTH = additive({"numpy1": 0.0, "numpy2": 0.1, "torch1": 0.3, "torch2": 0.0, "torch3": 0.15})
 
 
-def race(run_s: float = 1.0, build_s: float = 0.0, seed: int = 1) -> Race:
+def race(
+    run_s: float = 1.0,
+    build_s: float = 0.0,
+    seed: int = 1,
+    strategy: Strategy = Strategy.RACING,
+) -> Race:
     arms = [Arm(versions=each, run_s=run_s, build_s=build_s) for each in GRID]
-    return Race(arms=arms, seed=seed)
+    return Race(arms=arms, seed=seed, strategy=strategy)
 
 
 def test_a_stack_that_was_not_measured_is_predicted_from_its_versions() -> None:
@@ -138,11 +144,13 @@ def test_two_stacks_make_a_race() -> None:
     assert state.confidence > 0.95
 
 
-def test_blocks_hold_four_stacks_that_are_decided_by_seed_and_number() -> None:
+@pytest.mark.parametrize("strategy", [each for each in Strategy if each.searches])
+def test_blocks_hold_four_stacks_that_are_decided_by_seed_and_number(strategy: Strategy) -> None:
     seen = list[Measured]()
     for number in range(1, 12):
-        block = race(seed=5).next_block(seen, frozenset({1}), number)
-        assert block == race(seed=5).next_block(seen, frozenset({1}), number)
+        block = race(seed=5, strategy=strategy).next_block(seen, frozenset({1}), number)
+        again = race(seed=5, strategy=strategy).next_block(seen, frozenset({1}), number)
+        assert block == again
         assert len(set(block)) == len(block) == BLOCK
         assert 1 not in block
         seen += exact(TRUTH, [block])
@@ -155,6 +163,30 @@ def test_a_block_that_failed_whole_is_followed_by_another_one() -> None:
     seen = exact(TRUTH, [(0, 1, 2, 3), (2, 3, 4, 5)])
     ways = {race().next_block(seen, frozenset(), number) for number in range(3, 30)}
     assert len(ways) > 1
+
+
+def test_random_blocks_do_not_depend_on_what_came_out() -> None:
+    blind, seen = race(strategy=Strategy.RANDOM), exact(TRUTH, [(0, 1, 2, 3)])
+    drawn = {blind.next_block([], frozenset(), number) for number in range(1, 20)}
+    assert drawn == {blind.next_block(seen, frozenset(), number) for number in range(1, 20)}
+    assert len(drawn) > 10
+
+
+def test_pairwise_measures_every_pair_of_versions_before_anything_is_repeated() -> None:
+    stacks: list[Versions] = [
+        (("a", x), ("b", y), ("c", z)) for x, y, z in product("123", "123", "123")
+    ]
+    arms = [Arm(versions=each, run_s=1.0) for each in stacks]
+    wanted = {pair for each in stacks for pair in combinations(each, 2)}
+    seen, covered, number = list[Measured](), set[object](), 0
+    while covered < wanted:
+        number += 1
+        pairs = Race(arms=arms, seed=3, strategy=Strategy.PAIRWISE)
+        block = pairs.next_block(seen, frozenset(), number)
+        assert not set(block) & {each.stack for each in seen}
+        seen += [Measured(number, place, 0.0) for place in block]
+        covered |= {pair for place in block for pair in combinations(stacks[place], 2)}
+    assert 9 <= len(seen) < len(stacks)
 
 
 def test_covering_takes_ready_stacks_first_and_cheap_ones_next() -> None:

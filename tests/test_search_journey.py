@@ -89,6 +89,19 @@ def test_the_same_command_adds_nothing(raced: Mapping[str, Any], laboratory: Lab
         assert after == before
 
 
+@pytest.mark.usefixtures("raced")  # what it made ready need not be made within this budget
+@pytest.mark.parametrize("strategy", ["random", "pairwise"])
+def test_other_strategies_search_otherwise(
+    laboratory: Laboratory, strategy: str, tmp_path: Path
+) -> None:
+    kb = str(tmp_path / "kb.db")
+    done = laboratory.explore(
+        "speedy", "--strategy", strategy, "--budget", "25s", "--json", "--kb", kb
+    )
+    assert done.returncode in (0, 3, 6), done.stderr
+    assert json.loads(done.stdout)["search"]["strategy"] == strategy
+
+
 @pytest.mark.usefixtures("raced")
 def test_exhaustive_measures_every_stack_in_every_block(
     laboratory: Laboratory, tmp_path: Path

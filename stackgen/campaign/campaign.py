@@ -353,6 +353,7 @@ class Campaign:
             candidates=self.candidates,
             design=design,
             baseline=baseline,
+            strategy=self.request.search.strategy,
             confidence=self.request.search.required_confidence,
             margin=self.request.measurement.margin,
             weights=self.weights,

@@ -447,8 +447,9 @@ class SearchOptions:
     )
     strategy: Strategy = option(
         Strategy.RACING,
-        help="racing: blocks of four stacks that may be the fastest; the best two are then "
-        "compared with the baseline. exhaustive, newest: all at once.",
+        help="racing: blocks of four stacks that may be the fastest; random, pairwise: of "
+        "others; the best two are then compared with the baseline. exhaustive, newest: all "
+        "at once.",
     )
     confidence: float | None = option(
         None,

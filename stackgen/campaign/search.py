@@ -47,6 +47,7 @@ class Search:
     candidates: Candidates
     design: Design
     baseline: int
+    strategy: Strategy
     confidence: float
     margin: float
     weights: Mapping[IndicatorId, float]
@@ -181,7 +182,7 @@ class Search:
 
     def _race(self) -> Race:
         arms = self.candidates.arms(self._run_s())
-        return Race(arms=arms, seed=self.design.seed, margin=self.margin)
+        return Race(arms=arms, seed=self.design.seed, margin=self.margin, strategy=self.strategy)
 
     def _run_s(self) -> float:
         """Return the seconds of one stack's inspections in a block, 1 while these are unknown."""
@@ -264,7 +265,7 @@ class Search:
         after = [e for e in self.session.inspections if e.block and e.role is not Role.SEARCH]
         leader = self.candidates.members[state.leader]
         return SearchReport(
-            strategy=Strategy.RACING.value,
+            strategy=self.strategy.value,
             leader=leader.stack_id if leader.environment else "",
             leader_label=leader.label,
             confidence=state.confidence,

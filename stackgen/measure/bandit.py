@@ -12,12 +12,14 @@ import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 
 import numpy as np
 
 from stackgen.errors import EvidenceError
 from stackgen.measure.effects import MARGIN
 from stackgen.measure.posterior import Array, Measured, Model, Prediction, Versions
+from stackgen.model.choices import Strategy
 from stackgen.model.identity import CampaignId, IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
 from stackgen.model.reports.campaigns import PredictedSpeed
@@ -78,11 +80,14 @@ class Race:
 
     arms: at least one. seed: of all dice.
     margin: a relative difference below which stacks count as equal.
+    strategy: PAIRWISE covers every pair of versions first, without any repetition; RANDOM draws
+        each block, whatever came out so far. Both are judged by the same model.
     """
 
     arms: Sequence[Arm]
     seed: int
     margin: float = MARGIN
+    strategy: Strategy = Strategy.RACING
 
     @property
     def model(self) -> Model:
@@ -104,14 +109,22 @@ class Race:
         """
         dice = np.random.default_rng([self.seed, block])
         alive = self._alive(failed)
+        if self.strategy is Strategy.RANDOM:
+            return tuple(int(place) for place in dice.permutation(alive)[:BLOCK])
         seen = {each.stack for each in measured}
         order = _cheap_first(self.arms, alive, dice)
-        chosen = _cover(self.arms, order, seen)
+        new = [place for place in order if place not in seen]
+        if self.strategy is Strategy.PAIRWISE:
+            chosen = _cover([_pairs(each.versions) for each in self.arms], new, seen)
+        else:
+            chosen = _cover([{*each.versions} for each in self.arms], order, seen)
         if not chosen:
             return self._challenge(alive, measured, dice)
-        # A block joins what it holds to what was measured before, or nothing could be compared.
         links = [place for place in order if place in seen and place not in chosen]
-        others = [place for place in order if place not in seen and place not in chosen]
+        others = [place for place in new if place not in chosen]
+        if self.strategy is Strategy.PAIRWISE:  # nothing is repeated before all is covered
+            return tuple([*chosen, *others, *links][:BLOCK])
+        # A block joins what it holds to what was measured before, or nothing could be compared.
         filled = [*chosen[: BLOCK - 1 if links else BLOCK], *links[:1], *others]
         return tuple(filled[:BLOCK])
 
@@ -180,17 +193,22 @@ def _cheap_first(arms: Sequence[Arm], alive: Sequence[int], dice: np.random.Gene
     return sorted(shuffled, key=lambda each: (arms[each].build_s > 0, arms[each].cost_s))
 
 
-def _cover(arms: Sequence[Arm], order: Sequence[int], seen: set[int]) -> list[int]:
-    """Return at most a block of stacks with versions not seen yet; none where all are."""
+def _pairs(versions: Versions) -> set[object]:
+    """Return all pairs of versions, and each version, which is all where one package varies."""
+    return {*versions, *combinations(sorted(versions), 2)}
+
+
+def _cover(parts: Sequence[set[object]], order: Sequence[int], seen: set[int]) -> list[int]:
+    """Return at most a block of stacks with parts not seen yet; none where all are."""
     chosen: list[int] = []
-    covered = {version for place in seen for version in arms[place].versions}
+    covered = {part for place in seen for part in parts[place]}
     while len(chosen) < BLOCK:
-        new = {p: len({*arms[p].versions} - covered) for p in order if p not in chosen}
+        new = {place: len(parts[place] - covered) for place in order if place not in chosen}
         best = max(new, key=lambda place: new[place], default=None)
         if best is None or not new[best]:
             break
         chosen.append(best)
-        covered |= {*arms[best].versions}
+        covered |= parts[best]
     return chosen
 
 

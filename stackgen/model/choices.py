@@ -14,18 +14,21 @@ class ExecutorChoice(str, Enum):
 class Strategy(str, Enum):
     """Which stacks are measured in which block.
 
-    RACING: a few stacks in each block, chosen by what is known; the best ones are then compared in
-    blocks of their own. EXHAUSTIVE, NEWEST: all of them in every block, or the newest ones alone.
+    RACING, RANDOM, PAIRWISE: a few stacks in each block, chosen by what is known, at random, or so
+    that all pairs of versions are seen; the best ones are then compared in blocks of their own.
+    EXHAUSTIVE, NEWEST: all of them in every block, or the newest ones alone.
     """
 
     RACING = "racing"
     EXHAUSTIVE = "exhaustive"
+    RANDOM = "random"
+    PAIRWISE = "pairwise"
     NEWEST = "newest"
 
     @property
     def searches(self) -> bool:
         """Return whether some stacks are measured before the best ones are compared."""
-        return self is Strategy.RACING
+        return self not in (Strategy.EXHAUSTIVE, Strategy.NEWEST)
 
 
 class Order(str, Enum):
