@@ -28,26 +28,24 @@ def test_check_of_a_sound_base_ends_with_0(laboratory: Laboratory) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "every row is valid\n", "")
 
 
-def test_a_row_that_is_not_valid_is_named_then_removed_and_all_goes_on(
-    laboratory: Laboratory,
+def test_a_row_that_is_not_valid_is_named_and_all_others_are_copied(
+    laboratory: Laboratory, tmp_path: Path
 ) -> None:
     spoil(laboratory.kb)
     bad = samples.inspection(1).id
     failed = laboratory.run("kb", "failures")
     assert (failed.returncode, failed.stdout) == (10, "")
     assert bad in failed.stderr
-    assert f"stackgen kb check --repair --kb {laboratory.kb}" in failed.stderr
+    assert f"stackgen kb recover {laboratory.kb} NEW.db" in failed.stderr
     listed = laboratory.run("kb", "check")
     assert listed.returncode == 10
     assert f"inspections {bad}: values_s" in listed.stdout
-    repaired = laboratory.run("kb", "check", "--repair", "--kb", str(laboratory.kb))
-    assert repaired.returncode == 0
-    assert f"removed inspections {bad}" in repaired.stdout
-    backup = Path(repaired.stdout.split("the file before: ")[1].strip())
-    with open_database(laboratory.kb) as database, open_database(backup) as before:
+    new = tmp_path / "new.db"
+    recovered = laboratory.run("kb", "recover", str(laboratory.kb), str(new))
+    assert recovered.stdout == f"1 inspections recovered, 1 rows lost or not valid: {new}\n"
+    with open_database(new) as database:
         assert database.inspections() == (samples.inspection(2),)
-        assert before.count_inspections(samples.CAMPAIGN.id) == 2
-    assert laboratory.run("kb", "failures").returncode == 0
+    assert laboratory.run("kb", "failures", "--kb", str(new)).returncode == 0
 
 
 def test_a_refused_merge_blames_the_other_file(laboratory: Laboratory, tmp_path: Path) -> None:

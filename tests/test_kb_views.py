@@ -148,14 +148,6 @@ def test_check_counts_invalid_rows_and_has_json(tmp_path: Path) -> None:
         raw.execute("UPDATE inspection_rows SET loops = 9 WHERE block = 1")
     assert "\n1 row is not valid" in run(path, "check", code=10)
     assert len(json.loads(run(path, "check", "--json", code=10))["invalid"]) == 1
-    repaired = json.loads(run(path, "check", "--repair", "--json"))
-    assert repaired["invalid"] == []
-
-
-def test_a_query_takes_arguments_as_options(base: Path) -> None:
-    assert run(base, "query", "versions", "--arg", "name=numpy") == run(
-        base, "query", "versions", "name=numpy"
-    )
 
 
 def test_datasette_gets_every_query_under_a_name_of_its_own(base: Path) -> None:

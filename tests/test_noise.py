@@ -16,7 +16,6 @@ import pytest
 from stackgen.measure import INTERIM_ANALYSES, effect, p_value
 from stackgen.measure.noise import (
     are_different,
-    autocorrelation,
     disturbance,
     indicator_noise,
     plain_spread,
@@ -204,15 +203,6 @@ def test_blocks_that_do_not_count_cost_time_all_the_same() -> None:
     assert row.detectable[0].machine_s == pytest.approx(6 * 3 * 12 / 8)
 
 
-def test_what_resembles_the_block_before_is_seen_in_ranks() -> None:
-    assert autocorrelation([1.0, 2.0] * 8) == pytest.approx(-15 / 16)
-    up = autocorrelation([float(2**i) for i in range(12)])
-    assert up is not None
-    assert up > 0.7
-    assert autocorrelation([1.0] * 12) is None
-    assert autocorrelation([1.0, 2.0, 3.0]) is None
-
-
 def reported(**circumstances: str) -> Inspection:
     seen = Observation(values_s=(1.0,), loops=1, circumstances=tuple(circumstances.items()))
     return replace(inspection(LOCAL, MATMUL, 1, 1.0), observation=seen)
@@ -280,8 +270,6 @@ def texts() -> dict[str, str]:
     wild = replace(
         row_of([c * (20 if i % 4 == 0 else 1) for i, c in enumerate(normal(0.08, 26))]),
         label="numpy/sort kind=quicksort size=100000 threads=1",
-        drift=0.81,
-        carry_over=0.66,
         left_out=2,
     )
     nothing = "failed in block 7: timeout: stopped after 300 s"

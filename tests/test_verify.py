@@ -194,7 +194,7 @@ def test_pip_tools_is_not_used_for_another_python(bench: Bench) -> None:
     other = next((p for p in others if p != ours.python), None)
     if other is None or ours.target.python_minor != "3.11":
         pytest.skip("there is no second Python here")
-    done = bench.verify(HELD, "--python", other, "--json")
+    done = bench.verify(HELD, "--base", other, "--json")
     uv, pip_tools = validations(done)
     assert (done.returncode, uv.validity, pip_tools.validity) == (
         0,
@@ -406,13 +406,6 @@ def test_a_newer_glibc_than_uv_knows_is_treated_as_the_newest_it_knows() -> None
     tags = tuple(f"cp311-cp311-manylinux_2_{minor}_x86_64" for minor in (44, 43, 40, 39))
     target = replace(probe(sys.executable).target, tags=tags)
     assert uv_platform(target) == "x86_64-manylinux_2_40"
-
-
-@pytest.mark.journey
-def test_base_and_python_exclude_each_other(bench: Bench) -> None:
-    done = bench.verify(HELD, "--base", "3.11", "--python", "3.11")
-    assert done.returncode == 2
-    assert "--base and --python" in done.stderr
 
 
 # On the real index.

@@ -250,9 +250,6 @@ def kb_query(
         list[str] | None,
         typer.Argument(metavar="NAME=VALUE...", help="Its parameters."),
     ] = None,
-    arg: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A parameter of it, as well.")
-    ] = None,
     datasette: Annotated[
         bool,
         typer.Option("--datasette", help="Print all of them as the metadata of Datasette."),
@@ -274,7 +271,7 @@ def kb_query(
     if not name:
         typer.echo("\n".join(columns(query_names(), indent="")))
         return
-    parameters = dict(parse_pair(each, "the parameter") for each in (*(values or ()), *(arg or ())))
+    parameters = dict(parse_pair(each, "the parameter") for each in values or ())
     found = query(_readable(kb), name, parameters)
     rows = [
         found.columns,
@@ -293,30 +290,12 @@ def kb_merge(
     typer.echo(f"{merge(user_paths(kb=kb), other)} inspections added")
 
 
-def kb_check(
-    repair: Annotated[
-        bool,
-        typer.Option("--repair", help="Remove them, after a copy was written beside it."),
-    ] = False,
-    kb: KnowledgeBase = None,
-    json: AsJson = False,
-) -> None:
+def kb_check(kb: KnowledgeBase = None, json: AsJson = False) -> None:
     """List the rows that are not valid: ids, values, references, positions in blocks."""
     from stackgen.commands.kb import check
-    from stackgen.commands.kb import repair as run_repair
     from stackgen.report.tables import as_json
 
-    paths = user_paths(kb=kb, reading=True)
-    found = check(paths)
-    if repair and found.invalid:
-        removed, backup = run_repair(paths)
-        typer.echo(
-            "\n".join([*(f"removed {each}" for each in removed), f"the file before: {backup}"]),
-            err=json,
-        )
-        found = check(paths)
-        if not json:
-            return
+    found = check(user_paths(kb=kb, reading=True))
     if json:
         typer.echo(as_json(found))
     elif found.invalid:
@@ -390,7 +369,7 @@ def kb_recover(
     damaged: Annotated[Path, typer.Argument(metavar="FILE", help="It is left as it is.")],
     output: Annotated[Path, typer.Argument(metavar="NEW", help="The knowledge base to make.")],
 ) -> None:
-    """Copy what can be read of a damaged knowledge base to a new one."""
+    """Copy what can be read, and is valid, of a damaged knowledge base to a new one."""
     from stackgen.commands.kb import recover
 
     inspections, lost = recover(damaged, output)
@@ -526,7 +505,7 @@ KB_COMMANDS = {
         kb_query,
         "Run one of the named queries.",
         "stackgen kb query",
-        "stackgen kb query versions --arg name=tensorflow",
+        "stackgen kb query versions name=tensorflow",
     ),
     "show": subcommand(kb_show, "Show a stack, a campaign or a machine.", "stackgen kb show 3f2a"),
     "why": subcommand(
@@ -546,7 +525,6 @@ KB_COMMANDS = {
         kb_check,
         "List the rows that are not valid.",
         "stackgen kb check",
-        "stackgen kb check --repair",
     ),
     "recover": subcommand(
         kb_recover,

@@ -159,9 +159,6 @@ def verify(
     base: Annotated[
         str, typer.Option(metavar="NAME", help="Base, image, or Python such as 3.11.")
     ] = "",
-    python: Annotated[
-        str, typer.Option("--python", metavar="PY", help="Interpreter, or its version.")
-    ] = "",
     json: AsJson = False,
 ) -> None:
     """Check a lock with uv and pip-tools.
@@ -172,20 +169,8 @@ def verify(
     from stackgen.commands.verify import verify as run
     from stackgen.report.listings import verification_text
 
-    if base and python:
-        raise UsageError(
-            "--base and --python were given together",
-            why="a lock is verified for one target at a time",
-            fix="give one of them",
-        )
     with open_progress(sys.stderr) as progress:
-        found = run(
-            lock,
-            base=base or python,
-            paths=user_paths(),
-            environ=os.environ,
-            progress=progress,
-        )
+        found = run(lock, base=base, paths=user_paths(), environ=os.environ, progress=progress)
     print_report(found, verification_text, json=json)
     raise typer.Exit(found.exit_code)
 

@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TypeVar
 
@@ -104,14 +103,6 @@ def check(paths: Paths) -> CheckReport:
     with open_database(paths.knowledge, reading=True) as database:
         found = tuple(map(str, database.check()))
     return CheckReport(knowledge_base=str(paths.knowledge), invalid=found)
-
-
-def repair(paths: Paths) -> tuple[tuple[str, ...], Path]:
-    """Remove the rows that are not valid; return them in words, and the copy made before."""
-    moment = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%fZ")
-    backup = paths.knowledge.with_name(f"{paths.knowledge.name}.before-repair-{moment}")
-    with open_database(paths.knowledge) as database:
-        return tuple(map(str, database.repair(backup))), backup
 
 
 def recover(damaged: Path, output: Path) -> tuple[int, int]:

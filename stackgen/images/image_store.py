@@ -222,7 +222,7 @@ def engine_images(engine: Engine) -> EngineImages:
 
 
 def locked_wheels(image: EngineImage) -> tuple[LockedWheel, ...]:
-    """Return the lock that an image was made from; nothing where its labels do not say."""
+    """Return the lock that an image was made from."""
     return tuple(
         LockedWheel(name=name, version=version, filename=filename, sha256=sha256)
         for name, version, filename, sha256 in _rows(image.labels.get(PACKAGES_LABEL), 4)

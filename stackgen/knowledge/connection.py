@@ -394,8 +394,8 @@ def unreadable(path: Path, row: str) -> DatabaseError:
     return DatabaseError(
         f"the knowledge base {path} has a row that is not valid",
         why=row,
-        fix=f"list such rows: stackgen kb check --kb {file}; remove them, after a copy was made: "
-        f"stackgen kb check --repair --kb {file}",
+        fix=f"list such rows: stackgen kb check --kb {file}; copy all others to a new file: "
+        f"stackgen kb recover {file} NEW.db",
     )
 
 

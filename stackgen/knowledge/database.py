@@ -267,22 +267,6 @@ class Database:
             reader = checking.Reader(self._connection)
             return tuple(each for each in reader.read() if isinstance(each, checking.InvalidRow))
 
-    def repair(self, backup: Path) -> tuple[checking.InvalidRow, ...]:
-        """Remove every row that is not valid, and what refers to it; return what was removed.
-
-        A copy of the knowledge base is written first; ``backup`` does not exist yet.
-
-        Raises:
-            DatabaseError: a row is so odd that it cannot be named to be removed.
-        """
-        with self._explained():
-            self._connection.execute("VACUUM INTO ?", (str(backup),))
-        with self._changing_at_will():
-            removed = self._remove_invalid()
-            for table in ("derived_contrasts", "derived_outline", "derived_campaigns"):
-                self._connection.execute(f"DELETE FROM {table}")  # noqa: S608 the names are ours
-        return tuple(removed)
-
     def recover(self, source: Path) -> tuple[int, int]:
         """Copy what can be read of a damaged knowledge base into this one, which is empty.
 
@@ -292,7 +276,7 @@ class Database:
             DatabaseError: not even the schema can be read, or the file has another version.
         """
         with self._changing_at_will():
-            lost = recovery.copy_readable(source, self._connection) + len(self._remove_invalid())
+            lost = recovery.copy_readable(source, self._connection) + self._remove_invalid()
         return self._count("SELECT count(*) FROM inspection_rows"), lost
 
     @contextmanager
@@ -306,13 +290,13 @@ class Database:
             finally:
                 self._connection.execute("PRAGMA foreign_keys = ON")
 
-    def _remove_invalid(self) -> list[checking.InvalidRow]:
-        """Remove the rows that are not valid, then those that referred to them, and so on."""
-        removed: list[checking.InvalidRow] = []
+    def _remove_invalid(self) -> int:
+        """Remove rows that are not valid, then those that referred to them; return how many."""
+        removed = 0
         while found := self.check():
             for each in found:
                 checking.remove(self._connection, each)
-            removed += found
+            removed += len(found)
         return removed
 
     def stack(self, stack_id: StackId) -> Stack:

@@ -74,8 +74,8 @@ def merge(connection: sqlite3.Connection, *, ours: Path, theirs: Path) -> int:
                 union.add(each, ids)
             union.finish(
                 theirs,
-                "get a sound copy, or remove these rows: "
-                f"stackgen kb check --repair --kb {shlex.quote(str(theirs))}",
+                "get a sound copy, or copy the other rows: "
+                f"stackgen kb recover {shlex.quote(str(theirs))} NEW.db",
             )
             if _state(theirs) != before:
                 raise DatabaseError(

@@ -22,7 +22,7 @@ _KINDS = {
 def copy_readable(source: Path, connection: sqlite3.Connection) -> int:
     """Copy every row that can be read into an empty knowledge base; return how many could not.
 
-    Rows that refer to a lost one are copied too: a repair of the new file removes them. Of gaps in
+    Rows that refer to a lost one are copied too: the caller removes what is not valid. Of gaps in
     the keys, those of rows that were removed count as lost as well.
 
     Raises:

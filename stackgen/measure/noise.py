@@ -8,9 +8,8 @@ normal noise promises too much (docs/adr/0023).
 import math
 import random
 import statistics
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 from stackgen.measure.disturbances import number
 from stackgen.measure.effects import (
@@ -36,7 +35,6 @@ CONTROLS = 2
 """Runs of the control in such a block: one on each stack."""
 _UNSURE = 2.0
 _SIGMA = 1.4826  # standard deviations of normal noise in its median absolute deviation
-_FEWEST_FOR_CARRIED = 10
 
 
 def indicator_noise(
@@ -59,8 +57,6 @@ def indicator_noise(
     one = block_times(inspections, indicator=call.id, stack=stack)
     two = block_times(inspections, indicator=call.id, stack=stack, twin=True)
     contrasts = block_contrasts(a_s=one, b_s=two) if one.keys() & two.keys() else ()
-    # The mean log time of each pair, in block order.
-    levels = [(math.log(one[k]) + math.log(two[k])) / 2 for k in sorted(one.keys() & two.keys())]
     run = {e.block for e in own if e.block > 0 and e.role in (Role.BASELINE, Role.TWIN)}
     p = p_value(contrasts)
     differs = are_different(p, indicators=indicators)
@@ -74,8 +70,6 @@ def indicator_noise(
         left_out=len(run) - len(contrasts),
         spread=math.expm1(robust_spread(contrasts)) if contrasts else None,
         deviation=math.expm1(plain_spread(contrasts)) if contrasts else None,
-        drift=autocorrelation(levels),
-        carry_over=autocorrelation(contrasts),
         p_value=p,
         differs=differs,
         detectable=() if nothing else _shown(contrasts, block_s, seed),
@@ -175,27 +169,6 @@ def robust_spread(contrasts: Sequence[float]) -> float:
 def plain_spread(contrasts: Sequence[float]) -> float:
     """Return their standard deviation around zero, which is where equal runs belong."""
     return math.sqrt(statistics.fmean(each**2 for each in contrasts))
-
-
-def autocorrelation(values: Sequence[float]) -> float | None:
-    """Return the correlation of each value with the one before it, of their ranks.
-
-    None of fewer than ten, and where there is no spread. Ranks, because one outlier decides the
-    plain correlation.
-    """
-    if len(values) < _FEWEST_FOR_CARRIED or len(set(values)) == 1:
-        return None
-    ranks = _ranks(values)
-    middle = statistics.fmean(ranks)
-    squares = math.fsum((each - middle) ** 2 for each in ranks)
-    pairs = pairwise(ranks)
-    return math.fsum((a - middle) * (b - middle) for a, b in pairs) / squares
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Return the place of each value among all, of equal ones their mean place."""
-    ordered = sorted(values)
-    return [(bisect_left(ordered, v) + bisect_right(ordered, v)) / 2 for v in values]
 
 
 def disturbance(inspections: Iterable[Inspection], *, cpus: int) -> Disturbance:

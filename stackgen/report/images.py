@@ -65,11 +65,8 @@ def image_text(found: ImageDetails) -> str:
         ("Last used", _minute(image.used_at)),
     ]
     lines = [*columns(rows, indent=""), "", "Labels:", *columns(_short(found.labels))]
-    if found.lock:
-        lines += ["", f"Lock ({counted(len(found.lock), 'package')}):"]
-        lines += [f"  {p.name}=={p.version} --hash=sha256:{p.sha256}" for p in found.lock]
-    else:
-        lines += ["", "An older stackgen made it, which did not note the lock."]
+    lines += ["", f"Lock ({counted(len(found.lock), 'package')}):"]
+    lines += [f"  {p.name}=={p.version} --hash=sha256:{p.sha256}" for p in found.lock]
     return "\n".join([*lines, "", "Layers, bottom first:", *columns(_layer_rows(found.layers))])
 
 

@@ -9,7 +9,6 @@ from stackgen.report.tables import counted, span
 
 QUIET = 0.02
 """Shares of the time below this are not worth a word."""
-_CERTAIN = 3.0  # standard errors that a correlation must be away from none to be reported
 _NAMED = 3  # blocks that are listed one by one
 _HEAD = ("blocks", "detects from", "machine time")
 
@@ -53,7 +52,7 @@ def _indicator(row: IndicatorNoise) -> list[str]:
         f"  spread of their differences {percent(row.spread)}; "
         f"with outliers (standard deviation) {percent(row.deviation)}"
     )
-    return [*lines, *_drift(row), *_table(row)]
+    return [*lines, *_table(row)]
 
 
 def _table(row: IndicatorNoise) -> list[str]:
@@ -67,19 +66,6 @@ def _table(row: IndicatorNoise) -> list[str]:
         "  " + "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
         for cells in (_HEAD, *rows)
     ]
-
-
-def _drift(row: IndicatorNoise) -> list[str]:
-    """Report drift where it is beyond doubt."""
-    certain = _CERTAIN / math.sqrt(row.blocks)
-    lines = []
-    if row.drift is not None and row.drift > certain:
-        lines.append(f"  speed drifts from block to block (correlation {row.drift:.2f}); "
-                     "that cancels within blocks")  # fmt: skip
-    if row.carry_over is not None and row.carry_over > certain:
-        lines.append(f"  differences resemble those of the block before ({row.carry_over:.2f}): "
-                     "expect to need more blocks")  # fmt: skip
-    return lines
 
 
 def _legend(report: NoiseReport) -> list[str]:

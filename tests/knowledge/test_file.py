@@ -160,14 +160,14 @@ def test_damage_in_the_middle_is_explained(tmp_path: Path) -> None:
         database.inspections()
 
 
-def test_a_row_that_makes_no_sense_is_named_with_what_removes_it(tmp_path: Path) -> None:
+def test_a_row_that_makes_no_sense_is_named_with_what_copies_all_others(tmp_path: Path) -> None:
     path = samples.base(tmp_path / "kb.db", samples.inspection(1))
     with open_database(path) as database:
         database._connection.execute("UPDATE inspection_rows SET role = 'spectator'")
         with pytest.raises(DatabaseError, match="a row that is not valid") as caught:
             database.inspections()
     assert f"inspections {samples.inspection(1).id}: role: 'spectator'" in caught.value.why
-    assert f"kb check --repair --kb {path}" in caught.value.fix
+    assert f"kb recover {path} NEW.db" in caught.value.fix
 
 
 def test_a_file_that_another_process_holds_says_so(

@@ -347,7 +347,7 @@ def test_what_a_live_process_has_just_added_is_merged(tmp_path: Path) -> None:
 # -- knowledge bases that have such rows already --------------------------------------------------
 
 
-def test_check_names_every_row_and_repair_removes_them_with_what_refers_to_them(
+def test_check_names_every_row_and_a_copy_lacks_them_and_what_refers_to_them(
     tmp_path: Path,
 ) -> None:
     other = samples.stack(numpy="2.0.0")
@@ -370,12 +370,12 @@ def test_check_names_every_row_and_repair_removes_them_with_what_refers_to_them(
             ("inspections", (forged.id,)),
             ("stacks", (other.id,)),
         }
-        removed = database.repair(tmp_path / "before.db")
-        assert len(removed) == 4  # and the inspection of the stack
-        assert database.check() == ()
-        assert database.inspections() == (samples.inspection(2),)
-        assert database._rows("PRAGMA foreign_key_check") == []
-    with open_database(tmp_path / "before.db") as database:
+    with open_database(tmp_path / "new.db") as copy:
+        assert copy.recover(path) == (1, 4)  # and the inspection of the stack
+        assert copy.check() == ()
+        assert copy.inspections() == (samples.inspection(2),)
+        assert copy._rows("PRAGMA foreign_key_check") == []
+    with open_database(path) as database:
         assert len(database.check()) == 3
 
 
@@ -390,11 +390,12 @@ def test_check_names_every_row_and_repair_removes_them_with_what_refers_to_them(
         "DELETE FROM machines",
     ],
 )
-def test_any_odd_key_can_be_repaired(tmp_path: Path, statement: str) -> None:
+def test_a_base_with_any_odd_key_can_be_copied(tmp_path: Path, statement: str) -> None:
     path = damage(base(tmp_path / "kb.db", FIRST), statement)
     with open_database(path) as database:
         assert database.check()
-        assert database.repair(tmp_path / "before.db")
+    with open_database(tmp_path / "new.db") as database:
+        database.recover(path)
         assert database.check() == ()
         assert database.inspections() in ((), (FIRST,))
 

@@ -440,8 +440,6 @@ class IndicatorNoise:
     spread: of a pair's difference, as a ratio: 1.48 times its median, so of normal noise the
         standard deviation, and outliers do not count.
     deviation: its plain standard deviation, which outliers enlarge.
-    drift: correlation of a block's level with that of the block before it; it cancels in pairs.
-    carry_over: the same of the differences, which should be none. Both are None for few blocks.
     p_value: of "both runs of a pair are the same"; None while there are too few blocks.
     differs: they are shown not to be, which is wrong: nothing was different.
     detectable: by number of blocks; empty where ``nothing`` says why.
@@ -455,8 +453,6 @@ class IndicatorNoise:
     left_out: int = 0
     spread: float | None = None
     deviation: float | None = None
-    drift: float | None = None
-    carry_over: float | None = None
     p_value: float | None = None
     differs: bool = False
     detectable: tuple[DetectableEffect, ...] = ()

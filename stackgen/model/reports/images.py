@@ -187,7 +187,7 @@ class ImageDetails:
     """Everything that is known of a stack's image.
 
     labels: sorted (name, value) pairs.
-    lock: what is installed; empty where an older stackgen made the image, which did not say.
+    lock: what is installed.
     layers: bottom first.
     """
 
