@@ -46,6 +46,12 @@ def test_the_table_of_a_command_counts_for_it_alone_and_the_command_line_wins(
         ('offline = "yes"\n', "offline is true or false"),
         ("budget = [1]\n", "budget is a single value"),
         ("budget = [\n", "cannot read"),
+        ("[kb.statz]\njson = true\n", "there is no table kb.statz"),
+        ("[kb]\njson = true\n", "there is no option kb.json"),
+        ('env = ["TOKEN=x"]\n', "there is no option env"),
+        ('executor = "podman"\n', "'podman' is not one of 'auto', 'virtualenv', 'docker'."),
+        ("threads = -3\n", "cannot take threads from"),
+        ('budget = "2x"\n', "cannot read the budget '2x'"),
     ],
 )
 def test_what_a_file_gets_wrong_is_refused_by_name(tmp_path: Path, text: str, why: str) -> None:

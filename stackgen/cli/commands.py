@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from stackgen.cli.config import CommandOption, find_config
+from stackgen.errors import UsageError
 from stackgen.model.options import Option, declared_options
 
 COMMON = "Options"
@@ -82,7 +83,24 @@ class _Command(_Help, TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Keep what was given for the help, before typer loads what it takes to convert it."""
         ctx.meta["given"] = tuple(args)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")  # of pydantic
+            if error.param is not None and _is_from_file(ctx, error.param):
+                raise _refused(error.param, error.message) from error
+            raise
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a value of the configuration that cannot be read is refused by name."""
+        parsers = getattr(self.callback, "parsers", {})
+        for param in self.params:
+            if param.name in parsers and _is_from_file(ctx, param):
+                try:
+                    parsers[param.name](ctx.params[param.name])
+                except UsageError as error:
+                    raise _refused(param, f"{error.what}: {error.why}") from error
+        return super().invoke(ctx)
 
     def get_help(self, ctx: Any) -> str:
         """Return the help, and what it says of a NAME."""
@@ -107,6 +125,21 @@ class _Command(_Help, TyperCommand):
             if rows:
                 with formatter.section(heading):
                     formatter.write_dl(rows)
+
+
+def _is_from_file(ctx: Any, param: Any) -> bool:
+    source = ctx.get_parameter_source(param.name)
+    return source is not None and source.name == "DEFAULT_MAP"
+
+
+def _refused(param: Any, why: str) -> UsageError:
+    """Return the error for a value of the configuration file."""
+    key = max(param.opts, key=len).lstrip("-")
+    return UsageError(
+        f"cannot take {key} from {find_config(Path.cwd()).path}",
+        why=why,
+        fix="correct it; stackgen config prints what is set, and where",
+    )
 
 
 class CommandGroup(_Help, TyperGroup):
@@ -235,8 +268,7 @@ def _configure(made: Any, path: str, commands: Mapping[str, Entry]) -> None:
     options = options_of(made)
     made.context_settings["default_map"] = config.defaults(path, options)
     if config.has_others(options):  # only then is it worth importing all commands
-        known = (each.key for _, every in all_options(commands) for each in every)
-        config.refuse_unknown(known, commands)
+        config.refuse_unknown(all_options(commands))
 
 
 def options_of(made: Any) -> tuple[CommandOption, ...]:
@@ -310,6 +342,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
     call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {each.name: each.annotation for each in parameters}
+    call.parsers = {  # type: ignore[attr-defined]
+        each.name: each.parse for _, options in groups.values() for each in options if each.parse
+    }
     return call
 
 

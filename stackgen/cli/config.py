@@ -8,7 +8,7 @@ the file. What is given on the command line wins.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from stackgen.errors import UsageError
 from stackgen.model import toml
@@ -74,25 +74,39 @@ class Config:
 
     def has_others(self, options: Iterable[CommandOption]) -> bool:
         """Return whether a key at the top, or a table, is for no option of these."""
-        keys = {each.key for each in options}
+        keys = {each.key for each in options} - NOT_CONFIGURABLE
         return any(
             isinstance(v, dict) or key not in keys for key, v in self.values.items() if key != WATCH
         )
 
-    def refuse_unknown(self, known: Iterable[str], commands: Iterable[str]) -> None:
-        """Refuse a key at the top that no command has as an option.
+    def refuse_unknown(self, commands: Iterable[tuple[str, Iterable[CommandOption]]]) -> None:
+        """Refuse a key that no command has as an option, and a table that is no command's.
+
+        Args:
+            commands: the names of all, each with its options.
 
         Raises:
-            UsageError: there is such a key.
+            UsageError: there is such a key or table.
         """
-        fine = {*known, *commands, WATCH}
+        groups: dict[str, set[str]] = {}
+        keys = {WATCH}
+        for name, options in commands:
+            group, _, own = name.partition(" ")
+            groups.setdefault(group, set()).add(own)
+            keys |= {each.key for each in options} - NOT_CONFIGURABLE
         for key, value in self.values.items():
-            if key not in fine:
-                table = "table" if isinstance(value, dict) else "option"
-                raise self._error(
-                    f"there is no {table} {key}",
-                    "remove it, or see what there is: stackgen config --all",
-                )
+            if key not in keys and key not in groups:
+                self._refuse_key(key, value)
+            is_group = "" not in groups.get(key, {""})  # [kb] holds tables of commands alone
+            for name in sorted(value) if is_group and isinstance(value, dict) else ():
+                if name not in groups[key]:
+                    self._refuse_key(f"{key}.{name}", value[name])
+
+    def _refuse_key(self, key: str, value: object) -> NoReturn:
+        table = "table" if isinstance(value, dict) else "option"
+        raise self._error(
+            f"there is no {table} {key}", "remove it, or see what there is: stackgen config --all"
+        )
 
     def _table(self, command: str) -> Mapping[str, Any]:
         found: Any = self.values
@@ -178,12 +192,9 @@ def effective_options(
             command ``only``.
     """
     found: list[tuple[str, str, str, str]] = []
-    names: list[str] = []
-    known: set[str] = set()
-    for command, options in commands:
-        names.append(command)
+    every_command = list(commands)
+    for command, options in every_command:
         given = tuple(each for each in options if each.key not in NOT_CONFIGURABLE)
-        known |= {each.key for each in given}
         values = config.defaults(command, given)
         for each in given if only in ("", command) else ():
             if each.name in values:
@@ -192,8 +203,8 @@ def effective_options(
                 found.append((command, each.key, variable, VARIABLES[each.key]))
             elif every:
                 found.append((command, each.key, _shown(each.default), "default"))
-    config.refuse_unknown(known, {name.split()[0] for name in names})
-    if only and only not in names:
+    config.refuse_unknown(every_command)
+    if only and only not in dict(every_command):
         raise UsageError(
             f"there is no command {only}",
             why="options belong to commands",

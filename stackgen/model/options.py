@@ -133,7 +133,7 @@ def parse_pair(text: str, option: str) -> tuple[str, str]:
         raise UsageError(
             f"cannot read {option} {text}",
             why="it has no name or no value",
-            fix=f"give it as in: {option} NAME=VALUE",
+            fix=f"give {option} as NAME=VALUE",
         )
     return name, value
 
