@@ -65,6 +65,14 @@ def test_one_campaign_is_not_more_certain_than_its_blocks_suggest() -> None:
     assert point_of_one.high_s / point_of_one.low_s > 1.05  # the next campaign may differ by 2 %
 
 
+def test_several_stacks_of_one_campaign_are_one_campaign() -> None:
+    seen = [*runs(FIRST, 1e-3, OLD), *runs(FIRST, 4e-3, NEW)]
+    labels = {(each.stack.id, FIRST): "2.0" for each in (OLD, NEW)}
+    (point,) = history_points(seen, labels=labels, order=("2.0",), excluded=())
+    assert (point.campaigns, point.blocks) == (1, 6)
+    assert point.time_s == pytest.approx(2e-3, rel=0.01)
+
+
 def test_disturbed_blocks_are_left_out() -> None:
     found = history_points(SEEN, labels=LABELS, order=("old",), excluded={(FIRST, 1), (FIRST, 2)})
     assert found[0].blocks == 4

@@ -29,11 +29,11 @@ _FEWEST = 4
 
 @dataclass(frozen=True, slots=True)
 class _Mean:
-    """Log time of one campaign on one stack."""
+    """Log time of one campaign, on one stack or on several."""
 
     value: float
     error: float
-    blocks: int
+    blocks: frozenset[int]
 
 
 def history_points(
@@ -58,15 +58,27 @@ def history_points(
         if (each.campaign_id, each.block) not in excluded:
             log_s = math.log(each.observation.best_s)
             blocks.setdefault(key, {}).setdefault(each.block, []).append(log_s)
-    campaigns: dict[str, list[_Mean]] = {}
+    stacks: dict[tuple[str, CampaignId], list[_Mean]] = {}
     for key, times in sorted(blocks.items()):
         values = [math.fsum(each) / len(each) for each in times.values()]
         centre = trimmed_centre(values) if len(values) > 1 else None
-        mean = _Mean(values[0], math.inf, 1)
+        mean = _Mean(values[0], math.inf, frozenset(times))
         if centre is not None:
-            mean = _Mean(centre.mean, centre.error, len(values))
-        campaigns.setdefault(labels[key], []).append(mean)
+            mean = _Mean(centre.mean, centre.error, frozenset(times))
+        stacks.setdefault((labels[key], key[1]), []).append(mean)
+    campaigns: dict[str, list[_Mean]] = {}
+    for (label, _), means in stacks.items():
+        campaigns.setdefault(label, []).append(_joined(means))
     return tuple(_point(label, campaigns[label]) for label in order if label in campaigns)
+
+
+def _joined(means: Sequence[_Mean]) -> _Mean:
+    """Return the mean over stacks of one campaign, which are no campaigns of their own."""
+    return _Mean(
+        value=math.fsum(each.value for each in means) / len(means),
+        error=math.sqrt(math.fsum(each.error**2 for each in means)) / len(means),
+        blocks=frozenset[int]().union(*(each.blocks for each in means)),
+    )
 
 
 def _point(label: str, means: Sequence[_Mean]) -> HistoryPoint:
@@ -85,7 +97,7 @@ def _point(label: str, means: Sequence[_Mean]) -> HistoryPoint:
         low_s=math.exp(middle - reach) if finite else 0.0,
         high_s=math.exp(middle + reach) if finite else math.inf,
         campaigns=count,
-        blocks=sum(each.blocks for each in means),
+        blocks=sum(len(each.blocks) for each in means),
     )
 
 
