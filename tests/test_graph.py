@@ -231,28 +231,6 @@ def test_one_campaign_that_lies_far_out_moves_little_among_ten() -> None:
     assert low < 0.001 < high < 0.03
 
 
-def test_campaigns_that_disagree_around_a_cycle_are_found() -> None:
-    agree = [
-        row(0, {"b": 0.1}),
-        row(1, {"c": 0.1}, baseline="b"),
-        row(2, {"c": 0.2}),
-        *(row(n, {"b": 0.1}) for n in range(4, 8)),
-    ]
-    (cycle,) = EvidenceGraph(agree, NODES).fit("a", HERE).cycles()
-    assert sorted(cycle.stacks) == ["a", "b", "c"]
-    assert cycle.gap == pytest.approx(0, abs=1e-9)
-    assert cycle.p_value > 0.9
-    (cycle,) = (
-        EvidenceGraph([*agree[:2], row(2, {"c": 0.5}), *agree[3:]], NODES).fit("a", HERE).cycles()
-    )
-    assert abs(cycle.gap) == pytest.approx(0.3)
-    assert cycle.p_value < 0.2
-
-
-def test_the_stacks_of_one_campaign_make_no_cycle() -> None:
-    assert EvidenceGraph([row(0, {"b": 0.1, "c": 0.2})], NODES).fit("a", HERE).cycles() == ()
-
-
 def test_the_next_block_mends_the_weakest_link() -> None:
     rows = [
         *(row(n, {"b": 0.1}) for n in range(4)),

@@ -98,20 +98,6 @@ class Basis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cycle:
-    """Whether campaigns agree around a cycle of the graph.
-
-    stacks: in order, the first one once. gap: the log ratios around it added up, 0 where all agree.
-    error: its standard error, the spread between campaigns included. p_value: of no gap.
-    """
-
-    stacks: tuple[str, ...]
-    gap: float
-    error: float
-    p_value: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NextBlock:
     """Two stacks to be measured in one more campaign at the place in question.
 
@@ -533,49 +519,6 @@ class Comparisons:
                     if key not in seen:
                         heapq.heappush(queue, (length + edge.weight, (*path, key)))
 
-    def cycles(self) -> tuple[Cycle, ...]:
-        """Test whether campaigns agree around each cycle of a basis of the graph's cycles.
-
-        The step between two stacks is the mean over the campaigns that measured both, by precision
-        at the likeliest spread. A cycle within one campaign agrees by itself and is left out.
-        """
-        import networkx as nx
-        from scipy.special import ndtr
-
-        at = int(np.argmax(self.network.weights))
-        spread = float(self.network.grid.campaigns[at])
-        blocks = [
-            each.covariance + spread**2 * _shape(len(each.values)) for each in self._campaigns
-        ]
-        found = []
-        pairs_of: nx.Graph[str] = nx.Graph()
-        pairs_of.add_edges_from((a, b) for a in sorted(self._pairs) for b in self._pairs[a])
-        for cycle in nx.cycle_basis(pairs_of, root=min(self._pairs)):
-            taken = [np.zeros(len(each.values)) for each in self._campaigns]
-            for a, b in pairwise((*cycle, cycle[0])):
-                self._add_step(taken, blocks, a, b)
-            pairs = list(zip(taken, blocks, strict=True))
-            variance = sum(float(each @ block @ each) for each, block in pairs)
-            if variance < _NOTHING:
-                continue
-            gap = sum(
-                float(t @ each.values) for t, each in zip(taken, self._campaigns, strict=True)
-            )
-            error = math.sqrt(variance)
-            p_value = 2 * float(ndtr(-abs(gap) / error))
-            found.append(Cycle(stacks=tuple(cycle), gap=gap, error=error, p_value=p_value))
-        return tuple(sorted(found, key=lambda each: (each.p_value, each.stacks)))
-
-    def _add_step(self, taken: list[Array], blocks: Sequence[Array], a: str, b: str) -> None:
-        steps = []
-        for number, each in enumerate(self._campaigns):
-            if {a, b} <= each.keys:
-                of = _between(each, a, b)
-                steps.append((number, of, 1 / float(of @ blocks[number] @ of)))
-        total = sum(weight for *_, weight in steps)
-        for number, of, weight in steps:
-            taken[number] = taken[number] + of * weight / total
-
     def next_block(
         self, current: str, best: str, pairs: Iterable[tuple[str, str]], *, error: float
     ) -> NextBlock:
@@ -692,20 +635,6 @@ def _connected_sets(groups: Iterable[frozenset[str]]) -> list[set[str]]:
             grown |= moved
             of |= dict.fromkeys(moved, grown)
     return list({id(found): found for found in of.values()}.values())
-
-
-def _between(campaign: _Campaign, a: str, b: str) -> Array:
-    """Return what of a campaign's contrasts makes log(time of a / time of b)."""
-    of = np.zeros(len(campaign.arms))
-    for key, sign in ((a, -1.0), (b, 1.0)):
-        places = [place for place, arm in enumerate(campaign.arms) if arm.key == key]
-        of[places] += sign / len(places)
-    return of[1:]
-
-
-def _shape(count: int) -> Array:
-    """Return the covariance of contrasts with one baseline, of arms with half a variance each."""
-    return (np.eye(count) + 1.0) / 2.0
 
 
 def _median(values: Array, weights: Array) -> float:
