@@ -47,7 +47,7 @@ def find_target(
     return stated_target(python=python or own.python, platform=platform or own.platform)
 
 
-def refuse_python(lockfile: LockFile, python: str, where: str, *, option: str = "--base") -> None:
+def refuse_python(lockfile: LockFile, python: str, where: str) -> None:
     """Refuse a lock that says of itself that it is for another Python.
 
     Args:
@@ -58,7 +58,7 @@ def refuse_python(lockfile: LockFile, python: str, where: str, *, option: str = 
         UsageError: it names what would fit.
     """
     if not admits_python(lockfile, python):
-        raise _unfit(lockfile, python, where, option, fitting(lockfile))
+        raise _unfit(lockfile, python, where, fitting(lockfile))
 
 
 def refuse_any_python(lockfile: LockFile) -> None:
@@ -69,7 +69,7 @@ def refuse_any_python(lockfile: LockFile) -> None:
     """
     if not any(fitting(lockfile)):
         own = probe(sys.executable).target.python
-        raise _unfit(lockfile, own, "what runs stackgen", "--base", ())
+        raise _unfit(lockfile, own, "what runs stackgen", ())
 
 
 def fitting(lockfile: LockFile) -> Iterator[str]:
@@ -83,15 +83,12 @@ def fitting(lockfile: LockFile) -> Iterator[str]:
     yield from (path for path, _ in fitting_interpreters(partial(admits_python, lockfile)))
 
 
-def _unfit(
-    lockfile: LockFile, python: str, where: str, option: str, fitting: Iterable[str]
-) -> UsageError:
-    fix = ", ".join(f"{option} {each}" for each in fitting)
+def _unfit(lockfile: LockFile, python: str, where: str, fitting: Iterable[str]) -> UsageError:
+    fix = ", ".join(f"--base {each}" for each in fitting)
     return UsageError(
         f"{lockfile.path} is for Python {lockfile.requires_python}",
         why=f"{where} has Python {python}",
         fix=f"what fits: {fix}"
         if fix
-        else "lock again for this Python; or install one that fits, and give its path with "
-        f"{option}",
+        else "lock again for this Python; or install one that fits, and give its path with --base",
     )

@@ -16,6 +16,7 @@ from stackgen.measure.ranking import Answer, compared, conclusion
 from stackgen.model.packages import Lock, Target
 from stackgen.model.progress import Progress
 from stackgen.model.reports.campaigns import ChosenStack, ExploreReport
+from stackgen.storage.files import atomic_write_text
 
 FILES = ("pylock.toml", "requirements.txt")
 MARK = "# Written by stackgen"
@@ -206,27 +207,17 @@ def _is_ours(path: Path) -> bool:
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
-    """Write files whole or not at all.
+    """Write files, each whole or not at all.
 
     Raises:
         StorageError: there is no room, or the folder cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".stackgen-") as staging:
-            made = [_written(Path(staging) / name, text) for name, text in files.items()]
-            for path in made:
-                path.replace(folder / path.name)
+        for name, text in files.items():
+            atomic_write_text(folder / name, text)
     except OSError as error:
         raise _unwritable(folder, error) from error
-
-
-def _written(path: Path, text: str) -> Path:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    return path
 
 
 def _unwritable(folder: Path, error: OSError) -> StorageError:

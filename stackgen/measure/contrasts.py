@@ -102,7 +102,6 @@ def campaign_contrasts(
     *,
     origins: Iterable[str] = (),
     failed: Collection[StackId] = (),
-    excluded: Collection[BlockKey] | None = None,
 ) -> tuple[CampaignContrasts, ...]:
     """Return what campaigns say: a row per campaign, machine, indicator and baseline, sorted.
 
@@ -111,9 +110,8 @@ def campaign_contrasts(
             (they show how long samples are, which decides what disturbs a block).
         failed: stacks that failed in blocks (``count_failures``): what is left of their runs is
             what survived, so they give no contrast.
-        excluded: blocks that are left out; by default those that something disturbed.
     """
-    left_out = exclude_disturbed(inspections).excluded if excluded is None else excluded
+    left_out = exclude_disturbed(inspections).excluded
     groups: dict[tuple[CampaignId, MachineId], list[Inspection]] = {}
     for each in inspections:
         if each.block > 0 and each.role is not Role.SEARCH:

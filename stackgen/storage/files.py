@@ -89,19 +89,18 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def atomic_write(path: Path, *, folder: Path | None = None) -> Iterator[BinaryIO]:
+def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """Write a file that replaces ``path`` when the context ends, once its bytes are on the disk.
 
     After an exception ``path`` is as before. The new file is readable by all users.
 
     Args:
         path: of the file; its folder exists.
-        folder: for the temporary file, on the same file system; by default that of ``path``.
 
     Raises:
         OSError: the disk is full, or cannot be written.
     """
-    temporary = (folder or path.parent) / f".{path.name}-{secrets.token_hex(8)}"
+    temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:
         with temporary.open("xb") as file:
             yield file
