@@ -22,7 +22,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
@@ -116,8 +116,61 @@ def earlier(commit: str, folder: Path) -> Version:
     return Version(tree, python, folder / "cache-then")
 
 
-def work(rounds: int) -> None:
-    """Do, in the version whose code this process imports, what is read from standard input.
+@dataclass
+class Worker:
+    """Builds and inspects, in the version whose code this process imports.
+
+    images, bench: modules of that version. stack: closes what is opened. own: its benchmark of
+    images, with its engine, base and wheels. built: the newest environment of each kind.
+    """
+
+    images: Any
+    bench: Any
+    stack: ExitStack
+    own: Any
+    locks: Sequence[Any]
+    layers: Any
+    local: Any
+    virtualenvs: Any
+    call: Any
+    built: dict[str, Any] = field(default_factory=dict)
+    executors: dict[str, Any] = field(default_factory=dict)
+
+    def build_image(self, number: int) -> None:
+        """Build the image of one more stack."""
+        setting = (("STACKGEN_BENCHMARK", self.own.run),)
+        facts = self.own.base.facts
+        wanted = self.images.Stack(lock=self.locks[number], facts=facts, settings=setting)
+        varied = frozenset({self.images.FRAMEWORK, "numpy"})
+        self.built["docker"] = self.layers.build(wanted, self.own.base, self.own.wheels, varied)
+        self.own.tags.append(self.built["docker"].location)
+
+    def build_virtualenv(self, number: int) -> None:
+        """Build the virtualenv of one more stack."""
+        wanted = self.images.Stack(lock=self.locks[number], facts=self.local.facts)
+        made = self.virtualenvs.build(wanted, self.local, self.own.wheels)
+        self.built["virtualenv"] = made
+
+    def inspect(self, kind: str, name: str) -> None:
+        """Run one inspection in the newest environment of a kind; its base has this name."""
+        if kind not in self.executors:
+            opened = self.bench.opened(name, self.bench.ExecutorChoice(kind))
+            live = self.stack.enter_context(opened)
+            backend = getattr(live, "backend", None) or live.workshop
+            self.executors[kind] = backend.executor
+        arm = self.bench.Arm(
+            name=kind,
+            environment=self.built[kind],
+            call=self.call,
+            limits=self.bench.limits(0),
+            samples=1,
+        )
+        (result,) = self.executors[kind].inspect([arm.plan()])
+        self.bench.seen(result)
+
+
+def prepared(stack: ExitStack, rounds: int) -> Worker:
+    """Return a worker with the wheels of so many further stacks.
 
     Names that differ between both versions are taken from either.
     """
@@ -128,65 +181,47 @@ def work(rounds: int) -> None:
     cache, engine = paths(os.environ).cache, images.connect()
     cache.mkdir(parents=True, exist_ok=True)
     run = uuid.uuid4().hex[:8]
+    stack.enter_context(closing(engine))
+    where = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=cache)))
+    index = stack.enter_context(images.PackageIndex(images.load_config(environ=os.environ), cache))
+    stack.callback(images.remove, f"stackgen-bench-base:{run}")
+    base = images.own_base(images.BaseBuilder(engine, cache / "bases"), BASE, run, where)
+    found = images.found_locks(index, base.target)
+    locks = images.alike(found, next(iter(found))[0])[: rounds + 1]
+    own = images.Bench(
+        engine=engine, base=base, folder=where, links="", quiet=True, run=run, buildkit="",
+        wheels=images.fetched(index, cache, locks),
+    )  # fmt: skip
+    stack.callback(own.remove)
+    script = where / "nothing.py"
+    script.write_text(NOTHING)
+    indicators = bench.load_indicators(shipped("pis"), [script])
+    minor = base.target.python_minor
+    return Worker(
+        images=images,
+        bench=bench,
+        stack=stack,
+        own=own,
+        locks=locks,
+        layers=own.builder("first"),
+        local=images.probe(next(p for p in images.find_interpreters() if p.endswith(minor))),
+        virtualenvs=images.VirtualenvBuilder(root=where / "virtualenvs"),
+        call=bench.bind(bench.find(indicators, "nothing"), {"threads": "1"}),
+    )
+
+
+def work(rounds: int) -> None:
+    """Do what is read from standard input."""
     with ExitStack() as stack:
-        stack.enter_context(closing(engine))
-        where = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=cache)))
-        index = stack.enter_context(
-            images.PackageIndex(images.load_config(environ=os.environ), cache)
-        )
-        stack.callback(images.remove, f"stackgen-bench-base:{run}")
-        base = images.own_base(images.BaseBuilder(engine, cache / "bases"), BASE, run, where)
-        found = images.found_locks(index, base.target)
-        locks = images.alike(found, next(iter(found))[0])[: rounds + 1]
-        own = images.Bench(
-            engine=engine, base=base, folder=where, links="", quiet=True, run=run, buildkit="",
-            wheels=images.fetched(index, cache, locks),
-        )  # fmt: skip
-        stack.callback(own.remove)
-        layers = own.builder("first")
-        local = images.probe(
-            next(p for p in images.find_interpreters() if p.endswith(base.target.python_minor))
-        )
-        virtualenvs = images.VirtualenvBuilder(root=where / "virtualenvs")
-        script = where / "nothing.py"
-        script.write_text(NOTHING)
-        call = bench.bind(
-            bench.find(bench.load_indicators(shipped("pis"), [script]), "nothing"),
-            {"threads": "1"},
-        )
-        built: dict[str, Any] = {}
-
-        def build_image(number: int) -> None:
-            setting = (("STACKGEN_BENCHMARK", run),)
-            wanted = images.Stack(lock=locks[number], facts=base.facts, settings=setting)
-            varied = frozenset({images.FRAMEWORK, "numpy"})
-            built["docker"] = layers.build(wanted, base, own.wheels, varied)
-            own.tags.append(built["docker"].location)
-
-        def build_virtualenv(number: int) -> None:
-            wanted = images.Stack(lock=locks[number], facts=local.facts)
-            built["virtualenv"] = virtualenvs.build(wanted, local, own.wheels)
-
-        executors: dict[str, Any] = {}
-
-        def inspect(kind: str, name: str) -> None:
-            if kind not in executors:
-                opened = bench.opened(name, bench.ExecutorChoice(kind))
-                live = stack.enter_context(opened)
-                backend = getattr(live, "backend", None) or live.workshop
-                executors[kind] = backend.executor
-            arm = bench.Arm(
-                name=kind, environment=built[kind], call=call, limits=bench.limits(0), samples=1
-            )
-            (result,) = executors[kind].inspect([arm.plan()])
-            bench.seen(result)
-
+        worker = prepared(stack, rounds)
         actions: dict[str, Callable[[int], None]] = {
             "nothing": lambda _: None,
-            "image": build_image,
-            "virtualenv": build_virtualenv,
-            "inspection in a container": lambda _: inspect("docker", BASE),
-            "inspection in a virtualenv": lambda _: inspect("virtualenv", local.python),
+            "image": worker.build_image,
+            "virtualenv": worker.build_virtualenv,
+            "inspection in a container": lambda _: worker.inspect("docker", BASE),
+            "inspection in a virtualenv": lambda _: worker.inspect(
+                "virtualenv", worker.local.python
+            ),
         }
         for line in sys.stdin:
             name, number = json.loads(line)
