@@ -42,7 +42,7 @@ def test_a_row_that_is_not_valid_is_named_and_all_others_are_copied(
     assert f"inspections {bad}: values_s" in listed.stdout
     new = tmp_path / "new.db"
     recovered = laboratory.run("kb", "recover", str(laboratory.kb), str(new))
-    assert recovered.stdout == f"1 inspections recovered, 1 rows lost or not valid: {new}\n"
+    assert recovered.stdout == f"1 inspection recovered, 1 row lost or not valid: {new}\n"
     with open_database(new) as database:
         assert database.inspections() == (samples.inspection(2),)
     assert laboratory.run("kb", "failures", "--kb", str(new)).returncode == 0

@@ -371,9 +371,11 @@ def kb_recover(
 ) -> None:
     """Copy what can be read, and is valid, of a damaged knowledge base to a new one."""
     from stackgen.commands.kb import recover
+    from stackgen.report.tables import counted
 
-    inspections, lost = recover(damaged, output)
-    typer.echo(f"{inspections:,} inspections recovered, {lost:,} rows lost or not valid: {output}")
+    found, lost = recover(damaged, output)
+    recovered = f"{counted(found, 'inspection')} recovered"
+    typer.echo(f"{recovered}, {counted(lost, 'row')} lost or not valid: {output}")
 
 
 def kb_export(

@@ -28,7 +28,10 @@ def copy_readable(source: Path, connection: sqlite3.Connection) -> int:
     Raises:
         DatabaseError: not even the schema can be read, or the file has another version.
     """
-    uri = f"{source.absolute().as_uri()}?mode=ro&immutable=1"
+    # What a killed process wrote last is in the -wal file, which is not read of an immutable one.
+    written_ahead = source.with_name(f"{source.name}-wal").exists()
+    mode = "mode=ro" if written_ahead else "mode=ro&immutable=1"
+    uri = f"{source.absolute().as_uri()}?{mode}"
     damage = sqlite3.connect(uri, uri=True, isolation_level=None)
     rows.read_by_name(damage)
     try:

@@ -1,6 +1,7 @@
 """What can be read of a damaged file is copied to a new one, and only what is valid."""
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,20 @@ def test_a_sound_file_is_recovered_whole(tmp_path: Path, sound: Path) -> None:
     with open_database(tmp_path / "new.db") as database, open_database(sound) as source:
         assert database.recover(sound) == (300, 0)
         assert list(database.export()) == list(source.export())
+
+
+def test_what_a_killed_process_wrote_last_is_recovered(tmp_path: Path) -> None:
+    (tmp_path / "live").mkdir()
+    live = base(tmp_path / "live" / "kb.db", samples.inspection(1))
+    with open_database(live) as writing:
+        writing.add_inspection(samples.inspection(2))  # in the -wal file
+        for each in live.parent.iterdir():
+            shutil.copy(each, tmp_path)
+    killed = tmp_path / live.name
+    before = {path: path.read_bytes() for path in (killed, tmp_path / "kb.db-wal")}
+    with open_database(tmp_path / "new.db") as database:
+        assert database.recover(killed) == (2, 0)
+    assert before == {path: path.read_bytes() for path in before}
 
 
 def test_a_file_without_its_first_page_says_so(tmp_path: Path, sound: Path) -> None:
