@@ -124,6 +124,16 @@ STEPS = (
         ("--fix", "numpy", "--param", "step=training"),
         by_name=True,
     ),
+    # What PyPI has for Linux, for GPUs; CPUs run it too. Every third minor release: 2 GB each.
+    Step(
+        "torch with GPU",
+        "torch>=2.2" + "".join(f",!=2.{minor}.*" for minor in (3, 4, 6, 7, 9, 10, 12, 13)),
+        ("torch/matmul", "torch/cnn"),
+        ("torch/matmul", "torch/cnn"),
+        45,
+        ("--fix", "numpy", "--param", "step=training"),
+        by_name=True,
+    ),
 )
 
 
