@@ -40,7 +40,7 @@ HALF_WIDTH = 0.03
 """Of a ratio to the newest stack, at 95 %, of the indicators that have to be precise."""
 MOST_BYTES = 5_000_000
 _READY = re.compile(r"Ready \(\d+ of (\d+)\)")  # progress of `explore`: how many take part
-_NOTHING_TO_INSTALL = 4  # exit code where no stack satisfies the requirements
+_REFUSALS = (2, 4, 8, 9, 10)  # usage, resolution, index, disk, database: it would say it again
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ def run(database: Path, steps: Sequence[Step], bases: Sequence[str], seconds: fl
                     return
                 print(f"{step.name}, Python {base}, campaign {number}", flush=True)
                 code = measure(step, base, number, min(left_s, step.minutes * 60), database)
-                if code == _NOTHING_TO_INSTALL:
+                if code in _REFUSALS:
                     left_out.add(step)
 
 
