@@ -11,7 +11,7 @@ from stackgen.images.maintenance import check_virtualenvs, prune
 from stackgen.images.virtualenvs import VirtualenvBuilder, VirtualenvStore
 from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.config import location
-from stackgen.model.packages import Lock
+from stackgen.model.packages import Artifact, Lock
 from stackgen.model.reports.images import FaultKind, ItemKind, StoreItem
 from stackgen.model.stacks import Environment
 from stackgen.storage.paths import Paths
@@ -249,6 +249,27 @@ def test_the_estimate_of_new_bytes_knows_what_is_there(bench: Bench, tmp_path: P
     assert 4_000_000 < needed(second) < 6_500_000
     bench.builder.build(bench.stack(one, two), BASE, paths)
     assert needed(first, second) == 0
+
+
+def test_a_wheel_without_python_files_is_there_for_further_stacks(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """CUDA's libraries are such wheels: they made stacks that were there need gigabytes."""
+    folders = Paths(cache=tmp_path / "cache", knowledge=tmp_path / "kb.db")
+    bench.root = folders.cache / "virtualenvs"
+    bench.builder = VirtualenvBuilder(root=bench.root)
+    library = wheel(bench.wheels, "cuda", "1.0", None, also={"cuda/data.bin": "x" * 2_000_000})
+    module = wheel(bench.wheels, "aa", "1.0")
+    paths = WheelStore(folders.cache).fetch((library, module), downloader=NoDownloader())
+
+    def needed(*artifacts: Artifact) -> int:
+        lock = Lock(artifacts=artifacts)
+        return disk_space_for([lock], BASE, paths=folders, downloads={})
+
+    assert needed(library) > 2_000_000
+    bench.builder.build(bench.stack(library), BASE, paths)
+    assert needed(library) == 0
+    assert needed(module, library) < 1_500_000
 
 
 @pytest.mark.parametrize("ranges", [True, False])

@@ -35,14 +35,14 @@ def wheel(
     folder: Path,
     name: str,
     version: str,
-    source: str = "x = 1\n",
+    source: str | None = "x = 1\n",
     *,
     also: Mapping[str, str] | None = None,
 ) -> Artifact:
     """Write a wheel with one module (and what else it shall hold), and return its artifact."""
     info = f"{name}-{version}.dist-info"
     files = {
-        f"{name}.py": source,
+        **({} if source is None else {f"{name}.py": source}),
         **(also or {}),
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",

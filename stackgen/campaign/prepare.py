@@ -66,12 +66,13 @@ def disk_space_for(
 
     if base.kind is Kind.VIRTUALENV:
         virtualenvs = VirtualenvStore(paths.cache / "virtualenvs")
-        new = (x for x in locks if not virtualenvs.has(Stack(lock=x, facts=base.facts)))
-        linked = sum(len(lock.artifacts) for lock in new)
-        return installed(virtualenvs.missing(base, distinct.values())) + linked * _LINKS
+        made = [x for x in locks if virtualenvs.has(Stack(lock=x, facts=base.facts))]
+        links = sum(len(lock.artifacts) for lock in locks if lock not in made) * _LINKS
+        lacking = distinct.keys() - {each.sha256 for lock in made for each in lock.artifacts}
+        return links + installed(virtualenvs.missing(base, [distinct[x] for x in lacking]))
     layers = LayerStore(paths.cache / "layers")
-    lacking = layers.missing(base, distinct.values())
-    sent = lacking if layers.stacks() else tuple(distinct.values())
+    missing = layers.missing(base, distinct.values())
+    sent = missing if layers.stacks() else tuple(distinct.values())
     archives = (installed([e for e in sent if e in lock.artifacts]) for lock in locks)
     return installed(sent) + 2 * max(archives, default=0)
 

@@ -55,7 +55,8 @@ class BytecodeStore:
             return
         home = bytecode_home(self.folder, base)
         found = {home / name: files for name, files in _by_name(site, artifacts).items()}
-        installed = {lease_name(place): place for place, files in found.items() if files}
+        # A wheel without Python files has an empty folder: that one tells that it is here.
+        installed = {lease_name(place): place for place in found}
         for name in installed:
             self.leases.hold(name)
 
