@@ -335,6 +335,18 @@ def test_the_users_own_requirement_is_heeded_and_named() -> None:
     assert "tensorflow<2.14" in found.refused
 
 
+def test_what_the_users_requirement_forbids_is_named_in_place_of_measuring() -> None:
+    requested = replace(LOCK, requirements=("tensorflow<2.14", "numpy"))
+    undecided = blocks({OWN: 1.0, FAST: 0.97}, campaigns=CAMPAIGNS[:1])
+    found = advice_for(undecided, requested)
+    assert (found.answer, found.next) == (Answer.NO_DIFFERENCE, ())
+    assert "tensorflow<2.14" in found.refused
+    elsewhere = advice_for(blocks({OWN: 1.0, FAST: 0.8}, machine=OTHER), requested)
+    assert elsewhere.answer is Answer.ELSEWHERE
+    assert "tensorflow<2.14" in elsewhere.refused
+    assert not any("--measure" in each for each in elsewhere.caveats)
+
+
 def test_a_stack_that_is_slower_is_never_recommended() -> None:
     found = advice_for(blocks({OWN: 1.0, FAST: 1.2, SAME: 0.7}))
     assert found.lock == SAME.stack.lock

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from stackgen.campaign.options import AdviceOptions, IndexOptions
-from stackgen.commands.advise import AdviseRequest, advise
-from stackgen.model.evidence import Answer
+from stackgen.commands.advise import AdviseRequest, advise, free_requirements
+from stackgen.model.evidence import CAREFUL, Answer
+from stackgen.model.packages import LockedPackage, LockFile
 from stackgen.model.progress import NullProgress
 from stackgen.report.advice import advice_text
+from stackgen.resolve.requirements import parse_requirements
 from stackgen.storage.paths import find_paths
 from tests.in_process import run_command
+from tests.spaces import TARGET
 from tests.test_measuring_faults import Noting
 
 
@@ -103,6 +106,15 @@ def test_the_command_that_measures_repeats_the_options(tmp_path: Path) -> None:
         NullProgress(),
     )
     assert report.measure_command.endswith("--measure 15m --keep six --allow-major --python 3.13")
+
+
+def test_the_ranges_of_a_local_version_are_requirements() -> None:
+    """PEP 440 admits labels as "+cpu" beside ``==`` alone."""
+    package = LockedPackage(name="torch", version="2.13.0+cpu")
+    lock = LockFile(path="requirements.txt", format="requirements", packages=(package,))
+    ranges = free_requirements(lock, CAREFUL, TARGET)
+    assert ranges == ("torch>=2.13.0,<3",)
+    parse_requirements(*ranges)
 
 
 @pytest.mark.parametrize(("measure", "refused"), [([], True), (["--measure", "1m"], False)])

@@ -587,7 +587,7 @@ def free_requirements(lockfile: LockFile, policy: ChangePolicy, target: Target) 
     found = []
     for name, own in ranges.items():
         version = Version(locked[name])
-        limits = [] if policy.allow_downgrade else [f">={version}"]
+        limits = [] if policy.allow_downgrade else [f">={version.public}"]  # PEP 440: no "+cpu"
         guarded = not policy.allow_major and (own or name in VARIED)
         if guarded and not any(">" in line or "~" in line for line in own):
             limits.append(f"<{version.major + 1}")

@@ -169,7 +169,8 @@ def _explain_nothing(request: AdviseRequest, advice: Advice, progress: Progress)
             fix=f"repeat its campaign: stackgen explore --from {request.path} --pi-command "
             '"COMMAND" --seed N',
         )
-    progress.note("Nothing to measure: no campaign that may be run would decide more.")
+    why = advice.refused or "no campaign that may be run would decide more"
+    progress.note(f"Nothing to measure: {why}.")
 
 
 def _next_step(sources: Sources, advice: Advice) -> Step | None:

@@ -86,7 +86,8 @@ class CaseAnswer:
         elsewhere = shown is not None and self._is_elsewhere(shown)
         answer = self._answer(best, shown, refusals, elsewhere=elsewhere)
         recommended = best if answer in (Answer.FASTER, Answer.NOT_SLOWER) else None
-        caveats = list(self._caveats(shown, recommended))
+        following, forbidden = ((), "") if recommended else self.next_comparisons(most_next)
+        caveats = list(self._caveats(shown, recommended, may_measure=not forbidden))
         if refusals and best is not None:
             caveats.append(
                 f"something {'faster' if self._by_speed else 'else'} was measured, but is not "
@@ -99,10 +100,10 @@ class CaseAnswer:
             lock=self._stack(recommended).lock if recommended else None,
             changes=self.changes(recommended) if recommended else (),
             caveats=tuple(caveats),
-            refused=(first or refusals[0]).why if refusals and best is None else "",
+            refused=(first or refusals[0]).why if refusals and best is None else forbidden,
             option=(first or refusals[0]).option if refusals and best is None else "",
             sole_origins=recommended.sole_origins if recommended else (),
-            next=() if recommended else self.next_comparisons(most_next),
+            next=following,
         )
 
     def update(self, changes: Sequence[Change]) -> Advice:
@@ -126,7 +127,7 @@ class CaseAnswer:
             self.described(shown),
             answer=answer,
             changes=tuple(changes),
-            caveats=tuple(self._caveats(shown, None)),
+            caveats=tuple(self._caveats(shown, None, may_measure=True)),
         )
 
     def described(self, shown: Assessment | None) -> Advice:
@@ -153,18 +154,23 @@ class CaseAnswer:
             alternatives=tuple(self._alternatives(shown)) if shown else (),
         )
 
-    def next_comparisons(self, most: int) -> tuple[NextComparison, ...]:
-        """Return what would decide the answer: what may be faster, and which may be recommended."""
+    def next_comparisons(self, most: int) -> tuple[tuple[NextComparison, ...], str]:
+        """Return what would decide the answer: what may be faster, and which may be recommended.
+
+        Where there is none since nothing that may be faster is admitted, the text is the reason.
+        """
         ranked = self.judgement.assessments
         undecided = [each for each in ranked if self._may_be_faster(each)]
         found: list[NextComparison] = []
+        forbidden = ""
         for each in undecided[:_NEXT_TRIED]:
             if len(found) == most:
                 break
-            if self._refusal(each) is not None:
+            if (refusal := self._refusal(each)) is not None:
+                forbidden = forbidden or refusal.why
                 continue
             found.append(self._next(each, [StackId(other.name) for other in undecided[:3]]))
-        return tuple(found)
+        return tuple(found), "" if found else forbidden
 
     def _next(self, each: Assessment, others: Sequence[StackId]) -> NextComparison:
         changes = self.changes(each)
@@ -408,9 +414,11 @@ class CaseAnswer:
 
     # What the user has to know besides
 
-    def _caveats(self, shown: Assessment | None, recommended: Assessment | None) -> Iterator[str]:
+    def _caveats(
+        self, shown: Assessment | None, recommended: Assessment | None, *, may_measure: bool
+    ) -> Iterator[str]:
         if shown is not None:
-            yield from self._doubts(shown, recommended)
+            yield from self._doubts(shown, recommended, may_measure=may_measure)
         if not admits_python(self._lockfile, self.case.python):
             wanted = self._lockfile.requires_python
             yield (
@@ -433,7 +441,9 @@ class CaseAnswer:
             removed = {e.name for e in self.changes(recommended) if e.recommended is None}
             yield from _unmeasured(self._lockfile, self._stack(recommended), removed)
 
-    def _doubts(self, shown: Assessment, recommended: Assessment | None) -> Iterator[str]:
+    def _doubts(
+        self, shown: Assessment, recommended: Assessment | None, *, may_measure: bool
+    ) -> Iterator[str]:
         bases = [each.basis for each in shown.compared if each.basis is not None]
         own = self.known.machine.id
         if bases and not any(own in dict(each.machines) for each in bases):
@@ -446,11 +456,12 @@ class CaseAnswer:
         if any(not each.is_direct for each in bases):
             yield "no campaign measured both of them: the comparison leads through others"
         own_kind = self.case.machine.id == own and not shown.elsewhere
+        remedies = ["measure it here (--measure)"] * may_measure
         for origin in self._untrusted(shown):
-            yield (
-                f"origin {origin[:12]} alone measured it, and you do not trust it: measure it here "
-                f"(--measure){f', or run: stackgen kb origins --trust {origin[:12]}' * own_kind}"
-            )
+            trust = f"run: stackgen kb origins --trust {origin[:12]}"
+            either = ", or ".join([*remedies, *([trust] if own_kind else [])])
+            text = f"origin {origin[:12]} alone measured it, and you do not trust it"
+            yield f"{text}: {either}" if either else text
         if recommended is not None:
             for origin in recommended.sole_origins:
                 if origin:

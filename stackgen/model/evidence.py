@@ -324,7 +324,7 @@ class Advice:
     effects: of what is recommended, or of the fastest that might have been; empty where nothing
         that was measured may be recommended at all.
     provenance: of each effect, in their order.
-    refused: why what is shown to be faster is not recommended; "" where it is, or nothing is.
+    refused: why what is (or may be) faster is not recommended, nor measured; "" where nothing is.
     option: of the command line that would admit it; "" where none would.
     same_machine: whether the evidence was measured on this machine.
     sole_origins: without each of these alone nothing would be recommended; "" is this installation.
