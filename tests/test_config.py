@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.in_process import run_command
+from tests.laboratory import Laboratory
+from tests.local_index import Published, publish
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -71,6 +73,25 @@ def test_relative_paths_count_from_the_folder_of_the_file(tmp_path: Path) -> Non
     assert f"{tmp_path}/in/a.txt, {Path.home()}/b.txt" in shown
     done = run(below, "kb", "check")
     assert f"there is no knowledge base {tmp_path}/team.db" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        (("doctor",), "numpy has 1 files"),
+        (("noise", "speedy==9", "--executor", "virtualenv"), "no index has a version of speedy"),
+        (("nightly", "speedy", "--check", "--executor", "virtualenv"), "speedy 1.0"),
+    ],
+)
+def test_the_index_of_the_file_is_used_by_every_command_that_reads_one(
+    tmp_path: Path, command: tuple[str, ...], found: str
+) -> None:
+    packages = {"speedy": {"1.0": Published()}, "numpy": {"9": Published()}}
+    index = publish(tmp_path / "index", packages)
+    (tmp_path / "stackgen.toml").write_text(f'index-url = "{index}"\n')
+    other = Laboratory(root=tmp_path, index=(tmp_path / "none").as_uri(), engine="unix:///none")
+    done = run_command(*command, folder=tmp_path, environ=other.environ)
+    assert found in done.stdout + done.stderr
 
 
 def test_the_variable_of_an_option_is_shown_as_its_source(tmp_path: Path) -> None:

@@ -92,4 +92,4 @@ def test_where_none_is_named_an_interpreter_that_fits_is_taken(paths: Paths) -> 
 def test_verify_names_the_python_that_a_lock_is_for(tmp_path: Path, paths: Paths) -> None:
     path = lock(tmp_path, "==3.99.*")
     with pytest.raises(UsageError, match=r"is for Python ==3\.99"):
-        verify(path, base="", paths=paths, environ={}, progress=NullProgress())
+        verify(path, IndexOptions(), paths, {}, NullProgress(), base="")

@@ -107,6 +107,13 @@ def test_both_validators_accept_a_lock_that_holds(bench: Bench) -> None:
 
 
 @pytest.mark.journey
+def test_the_index_may_be_given_by_an_option(bench: Bench) -> None:
+    url = bench.index.simple.replace("simple", "none")
+    done = bench.verify(HELD, "--index-url", bench.index.simple, url=url)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.journey
 def test_a_password_reaches_the_validators_and_is_never_printed(bench: Bench) -> None:
     bench.index.password = PASSWORD
     known = bench.index.simple.replace("//", f"//{PASSWORD}@")

@@ -23,6 +23,7 @@ from stackgen.campaign.options import (
     TargetOptions,
     VariationOptions,
 )
+from stackgen.cli.commands import Without
 from stackgen.cli.options import (
     AsJson,
     DryRun,
@@ -235,6 +236,7 @@ def noise(
     budget: BudgetOptions = BudgetOptions(budget_s=300.0),
     target: TargetOptions = TargetOptions(),
     processors: ProcessorOptions = ProcessorOptions(),
+    index: Annotated[IndexOptions, Without(("compared",))] = IndexOptions(),
     kb: KnowledgeBase = None,
     json: AsJson = False,
 ) -> None:
@@ -259,6 +261,7 @@ def noise(
         processors=processors,
         budget=budget,
         target=target,
+        index=index,
     )
     with open_progress(sys.stderr) as progress:
         found = run(request, user_paths(kb=kb), os.environ, progress)

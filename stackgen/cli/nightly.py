@@ -3,13 +3,19 @@
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stackgen.campaign.options import BudgetOptions, IndicatorOptions, TargetOptions
+from stackgen.campaign.options import (
+    BudgetOptions,
+    IndexOptions,
+    IndicatorOptions,
+    TargetOptions,
+)
 from stackgen.cli.commands import Without, subcommand
 from stackgen.cli.options import AsJson, KnowledgeBase, print_report, user_paths
 from stackgen.errors import UsageError
@@ -26,6 +32,7 @@ def nightly(
     indicators: IndicatorOptions,
     budget: Annotated[BudgetOptions, Without(("seed",))],
     target: Annotated[TargetOptions, Without(("rebuild",))],
+    index: Annotated[IndexOptions, Without(("compared",))],
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -73,6 +80,7 @@ def nightly(
         watches = tuple(watch_of(name, indicators, budget, target) for name in dict.fromkeys(names))
     else:
         watches = _configured(context, watch or ())
+    watches = tuple(replace(each, index=index) for each in watches)
     paths = user_paths(kb=kb)
     with open_progress(sys.stderr) as progress:
         common = (watches, os.environ, progress, paths, releases)
@@ -96,7 +104,10 @@ def _configured(context: typer.Context, names: Sequence[str]) -> "tuple[Watch, .
     return selected(read_watches(config.values, config.path), names)
 
 
-_OF_EVERY_NIGHT = frozenset({"watch", "check", "releases", "kb", "markdown", "json"})
+_OF_EVERY_NIGHT = frozenset(
+    {"watch", "check", "releases", "kb", "markdown", "json"}
+    | {each.name for each in fields(IndexOptions)}
+)
 
 
 def _refuse_measuring(context: typer.Context) -> None:
@@ -142,8 +153,6 @@ def init(
 
 def _prompted(proposal: "Watch") -> "Watch":
     """Return a watch as the user answers; each prompt shows the proposal."""
-    from dataclasses import replace
-
     from stackgen.model.options import format_duration, parse_duration
 
     def several(text: str, default: tuple[str, ...]) -> tuple[str, ...]:

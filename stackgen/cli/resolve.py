@@ -18,6 +18,7 @@ from stackgen.campaign.options import (
     VariationOptions,
     VulnerabilityOptions,
 )
+from stackgen.cli.commands import Without
 from stackgen.cli.options import (
     ANSWER_QUICKLY_S,
     AsJson,
@@ -160,6 +161,7 @@ def verify(
         str, typer.Option(metavar="NAME", help="Base, image, or Python such as 3.11.")
     ] = "",
     json: AsJson = False,
+    index: Annotated[IndexOptions, Without(("compared", "offline"))] = IndexOptions(),
 ) -> None:
     """Check a lock with uv and pip-tools.
 
@@ -170,7 +172,7 @@ def verify(
     from stackgen.report.listings import verification_text
 
     with open_progress(sys.stderr) as progress:
-        found = run(lock, base=base, paths=user_paths(), environ=os.environ, progress=progress)
+        found = run(lock, index, user_paths(), os.environ, progress, base=base)
     print_report(found, verification_text, json=json)
     raise typer.Exit(found.exit_code)
 

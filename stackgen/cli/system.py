@@ -6,15 +6,21 @@ from typing import Annotated
 
 import typer
 
+from stackgen.campaign.options import IndexOptions
+from stackgen.cli.commands import Without
 from stackgen.cli.options import AsJson, KnowledgeBase, print_report, user_paths
 
 
-def doctor(kb: KnowledgeBase = None, json: AsJson = False) -> None:
+def doctor(
+    index: Annotated[IndexOptions, Without(("compared", "offline"))],
+    kb: KnowledgeBase = None,
+    json: AsJson = False,
+) -> None:
     """Report what works on this machine, and how to mend the rest."""
     from stackgen.commands.doctor import doctor as run
     from stackgen.report.tables import checks_text
 
-    checks = run(user_paths(kb=kb), os.environ)
+    checks = run(index, user_paths(kb=kb), os.environ)
     print_report(checks, checks_text, json=json)
     if any(check.essential and not check.fine for check in checks):
         raise typer.Exit(1)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from stackgen.campaign.options import IndexOptions
 from stackgen.errors import StackgenError, StorageError
 from stackgen.images.targets import find_interpreters
-from stackgen.index import PackageIndex, load_config
+from stackgen.index import PackageIndex
 from stackgen.model.reports.local import Check
 from stackgen.storage.files import free_bytes
 from stackgen.storage.paths import Paths
@@ -24,13 +25,13 @@ DISK_SPACE_BYTES = 20e9
 """A few TensorFlow stacks fit into this."""
 
 
-def doctor(paths: Paths, environ: Mapping[str, str]) -> tuple[Check, ...]:
+def doctor(index: IndexOptions, paths: Paths, environ: Mapping[str, str]) -> tuple[Check, ...]:
     """Look at everything that stackgen relies on; nothing is changed."""
     checks: Sequence[Callable[[], Iterator[Check]]] = (
         _python,
         _interpreters,
         lambda: _engine_and_bases(paths),
-        lambda: _index(paths, environ),
+        lambda: _index(index, paths, environ),
         lambda: _certificates(environ),
         _cores,
         lambda: _disk(paths),
@@ -104,9 +105,11 @@ def _base(bases: "BaseBuilder", name: str) -> Check:
     return Check(name=f"Base {name}", fine=possible, found=found, fix=fix)
 
 
-def _index(paths: Paths, environ: Mapping[str, str]) -> Iterator[Check]:
+def _index(given: IndexOptions, paths: Paths, environ: Mapping[str, str]) -> Iterator[Check]:
+    from stackgen.campaign.user_input import index_config
+
     try:
-        config = load_config(environ=environ)
+        config = index_config(given, environ)
         with PackageIndex(config, paths.cache) as index:
             count = len(index.candidates("numpy"))
         names = ", ".join(each.name for each in config.indexes)

@@ -213,6 +213,7 @@ def _site(
         stacks=StackRequest(requirements=Requirements()),
         measurement=read_measurement(indicators, ComparisonOptions(margin=watch.margin), program),
         target=TargetOptions(executor=watch.executor, base=base),
+        index=watch.index,
     )
     with open_backend(watch.executor, base, paths, progress) as backend:
         where = backend.base

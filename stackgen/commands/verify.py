@@ -13,10 +13,12 @@ from packaging.utils import canonicalize_name, canonicalize_version
 
 from stackgen.campaign.backend import Admits, open_backend
 from stackgen.campaign.candidates import read_lock_file
+from stackgen.campaign.options import IndexOptions
 from stackgen.campaign.targets import refuse_python
+from stackgen.campaign.user_input import index_config
 from stackgen.errors import UsageError
 from stackgen.images.targets import probe
-from stackgen.index import IndexConfig, load_config
+from stackgen.index import IndexConfig
 from stackgen.index.config import address_with_credentials, uv_variables
 from stackgen.locks.reading import admits_python, in_target
 from stackgen.model.choices import ExecutorChoice
@@ -62,11 +64,12 @@ class PinnedStack:
 
 def verify(
     path: Path,
-    *,
-    base: str,
+    index: IndexOptions,
     paths: Paths,
     environ: Mapping[str, str],
     progress: Progress,
+    *,
+    base: str,
 ) -> Verification:
     """Validate a lock with each validator.
 
@@ -81,7 +84,7 @@ def verify(
     lockfile = read_lock_file(path)
     found = _base(base, paths, progress, admits=partial(admits_python, lockfile))
     stack = stack_of(lockfile, found.target)
-    config = load_config(environ=environ)
+    config = index_config(index, environ)
     validations = []
     for validator in validators(found, config, environ, paths.cache / "validators"):
         progress.doing(f"validating with {validator.name}")

@@ -8,6 +8,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from stackgen.campaign.options import IndexOptions
 from stackgen.errors import UsageError
 from stackgen.model.choices import ExecutorChoice
 from stackgen.model.options import parse_duration, parse_margin
@@ -36,6 +37,7 @@ class Watch:
     metrics: ``file:PATH`` or ``push:URL``.
     kb: the knowledge base; None for the user's own.
     expire_days: an open finding counts for so long.
+    index: which package indexes are used; options of the command, not of the table.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Watch:
     metrics: tuple[str, ...] = ()
     kb: Path | None = None
     expire_days: int = 30
+    index: IndexOptions = IndexOptions()
 
     @property
     def packages(self) -> tuple[str, ...]:
