@@ -314,6 +314,20 @@ def test_what_is_slower_elsewhere_is_worth_measuring_where_an_operation_may_be_f
     assert not here.next
 
 
+def test_what_was_measured_elsewhere_names_the_option_that_admits_measuring_it() -> None:
+    calls = [CALL, call("tensorflow/cnn")]
+    mixed = [
+        each
+        for what, seconds in zip(calls, (0.8, 1.2), strict=True)
+        for each in blocks({OWN: 1.0, MAJOR: seconds}, machine=OTHER, what=what)
+    ]
+    found = advice_for(mixed, calls=calls, stacks=(OWN, MAJOR))
+    assert (found.answer, found.next) == (Answer.ELSEWHERE, ())
+    assert (found.option, "a new major version" in found.refused) == ("--allow-major", True)
+    allowed = advice_for(mixed, calls=calls, stacks=(OWN, MAJOR), allow_major=True)
+    assert (allowed.refused, len(allowed.next)) == ("", 1)
+
+
 def test_three_machines_of_one_cpu_model_do_not_stand_for_another_model() -> None:
     def on(model: str) -> list[Machine]:
         shared = (("cpu_family", "9"), ("cpu_model", model), ("cpu_vendor", "AMD"))

@@ -86,22 +86,23 @@ class CaseAnswer:
         elsewhere = shown is not None and self._is_elsewhere(shown)
         answer = self._answer(best, shown, refusals, elsewhere=elsewhere)
         recommended = best if answer in (Answer.FASTER, Answer.NOT_SLOWER) else None
-        following, forbidden = ((), "") if recommended else self.next_comparisons(most_next)
+        following, forbidden = ((), None) if recommended else self.next_comparisons(most_next)
         caveats = list(self._caveats(shown, recommended, may_measure=not forbidden))
         if refusals and best is not None:
             caveats.append(
                 f"something {'faster' if self._by_speed else 'else'} was measured, but is not "
                 f"recommended: {refusals[0].why}"
             )
-        first = next((each for each in refusals if each.answer is answer), None)
+        against = next((each for each in refusals if each.answer is answer), None)
+        against = against or next(iter(refusals), forbidden) if best is None else None
         return replace(
             self.described(shown),
             answer=answer,
             lock=self._stack(recommended).lock if recommended else None,
             changes=self.changes(recommended) if recommended else (),
             caveats=tuple(caveats),
-            refused=(first or refusals[0]).why if refusals and best is None else forbidden,
-            option=(first or refusals[0]).option if refusals and best is None else "",
+            refused=against.why if against else "",
+            option=against.option if against else "",
             sole_origins=recommended.sole_origins if recommended else (),
             next=following,
         )
@@ -154,23 +155,23 @@ class CaseAnswer:
             alternatives=tuple(self._alternatives(shown)) if shown else (),
         )
 
-    def next_comparisons(self, most: int) -> tuple[tuple[NextComparison, ...], str]:
+    def next_comparisons(self, most: int) -> tuple[tuple[NextComparison, ...], Refusal | None]:
         """Return what would decide the answer: what may be faster, and which may be recommended.
 
-        Where there is none since nothing that may be faster is admitted, the text is the reason.
+        Where there is none since nothing that may be faster is admitted, the refusal says why.
         """
         ranked = self.judgement.assessments
         undecided = [each for each in ranked if self._may_be_faster(each)]
         found: list[NextComparison] = []
-        forbidden = ""
+        forbidden: Refusal | None = None
         for each in undecided[:_NEXT_TRIED]:
             if len(found) == most:
                 break
             if (refusal := self._refusal(each)) is not None:
-                forbidden = forbidden or refusal.why
+                forbidden = forbidden or refusal
                 continue
             found.append(self._next(each, [StackId(other.name) for other in undecided[:3]]))
-        return tuple(found), "" if found else forbidden
+        return tuple(found), None if found else forbidden
 
     def _next(self, each: Assessment, others: Sequence[StackId]) -> NextComparison:
         changes = self.changes(each)
