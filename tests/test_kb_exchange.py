@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import sqlite3
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,31 @@ def test_a_damaged_export_changes_nothing_and_says_so(tmp_path: Path) -> None:
     done = mine.run("kb", "import", str(file))
     assert (done.returncode, done.stdout) == (10, "")
     assert "it was cut off" in done.stderr
+
+
+def test_an_export_that_is_not_read_to_its_end_leaves_no_traceback(tmp_path: Path) -> None:
+    mine = recorded(tmp_path / "mine", *range(400))  # more than a pipe holds
+    words = [sys.executable, "-m", "stackgen", "kb", "export"]
+    running = subprocess.Popen(
+        words, env=mine.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert running.stdout
+    assert running.stderr
+    assert running.stdout.readline().startswith("{")
+    running.stdout.close()
+    assert running.wait() == 1
+    assert running.stderr.read() == ""
+    running.stderr.close()
+
+
+def test_an_export_that_fails_leaves_what_is_there(tmp_path: Path) -> None:
+    mine = recorded(tmp_path / "mine", 1)
+    file = tmp_path / "team.jsonl"
+    file.write_text("an earlier one")
+    with sqlite3.connect(mine.kb) as raw:
+        raw.execute("UPDATE inspection_rows SET loops = 9")
+    assert mine.run("kb", "export", "--output", str(file)).returncode == 10
+    assert file.read_text() == "an earlier one"
 
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")

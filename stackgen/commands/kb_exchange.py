@@ -4,14 +4,15 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterable, Mapping
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 from stackgen.errors import DatabaseError, StorageError, UsageError
 from stackgen.knowledge.database import open_database
 from stackgen.knowledge.origins import OriginSummary
 from stackgen.knowledge.public import Redaction
+from stackgen.storage.files import atomic_write
 from stackgen.storage.paths import Paths
 
 _NAMESPACE = "stackgen"  # of signatures, so that none made for another purpose holds here
@@ -41,18 +42,14 @@ def export(
         )
     program = _ssh_keygen() if sign is not None else ""
     redaction = Redaction() if public else None
-    with open_database(paths.knowledge, reading=True) as database:
-        lines = database.export(redaction)
-        try:
-            opened = (
-                nullcontext(sys.stdout) if output is None else output.open("w", encoding="ascii")
-            )
-            with opened as file:
-                file.writelines(lines)
-        except OSError as error:
-            raise StorageError(
-                f"cannot write {output}", why=str(error), fix="name another file with --output"
-            ) from error
+    with (
+        open_database(paths.knowledge, reading=True) as database,
+        closing(database.export(redaction)) as lines,
+    ):
+        if output is None:
+            sys.stdout.writelines(lines)
+        else:
+            _write(output, lines)
     if sign is not None and output is not None:
         done = _run([program, "-Y", "sign", "-n", _NAMESPACE, "-f", str(sign), str(output)])
         if done.returncode:
@@ -62,6 +59,19 @@ def export(
                 fix="give a private key of SSH with --sign; its passphrase comes from ssh-agent",
             )
     return redaction.left_out if redaction is not None else {}
+
+
+def _write(output: Path, lines: Iterable[str]) -> None:
+    """Write all lines, or leave what is there, which may be an earlier export."""
+    try:
+        with atomic_write(output) as file:
+            file.writelines(line.encode("ascii") for line in lines)
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {output}",
+            why=error.strerror or str(error),
+            fix="name another file with --output",
+        ) from error
 
 
 def import_export(

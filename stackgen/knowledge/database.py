@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timezone
 from functools import cached_property
@@ -193,7 +193,7 @@ class Database:
         with self._explained():
             return merge(self._connection, ours=self.path, theirs=other)
 
-    def export(self, redaction: Redaction | None = None) -> Iterator[str]:
+    def export(self, redaction: Redaction | None = None) -> Generator[str, None, None]:
         """Yield the rows as JSON lines (``stackgen.knowledge.exchange``), in one state of the file.
 
         Raises:
