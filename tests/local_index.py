@@ -10,12 +10,16 @@ from tests.containers.wheels import make_wheel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """One release: its module, what it requires, and when it was uploaded."""
+    """One release: its module, what it requires, and when it was uploaded.
+
+    yanked: the reason, if it was.
+    """
 
     source: str = ""
     requires: Sequence[str] = ()
     uploaded: str = "2024-01-01T00:00:00Z"
     requires_python: str = ">=3.6"
+    yanked: str = ""
 
 
 def publish(folder: Path, packages: Mapping[str, Mapping[str, Published]]) -> str:
@@ -37,8 +41,9 @@ def _link(page: Path, name: str, version: str, release: Published) -> str:
     files = {f"{name}.py": release.source, f"{name}-{version}.dist-info/METADATA": metadata}
     _, wheel = make_wheel(page, name, files, version=version)
     digest = sha256(wheel.read_bytes()).hexdigest()
+    yanked = f' data-yanked="{release.yanked}"' if release.yanked else ""
     python = release.requires_python.replace(">", "&gt;").replace("<", "&lt;")
     return (
         f'<a href="{wheel.name}#sha256={digest}" data-requires-python="{python}" '
-        f'data-upload-time="{release.uploaded}">{wheel.name}</a><br/>'
+        f'data-upload-time="{release.uploaded}"{yanked}>{wheel.name}</a><br/>'
     )

@@ -37,6 +37,8 @@ if cog.NEW and lens.NEW:
     raise RuntimeError("cog and lens clash")
 if gear.BROKEN:
     raise ValueError("gear is broken")
+if peg.NEW == "broken":
+    raise KeyError("peg is broken")
 SIZE = int(4000 * gear.FACTOR)
 def work():
     return sum(i * i for i in range(SIZE))
@@ -50,7 +52,10 @@ SLOW = "speedy==1.0 gear==2.0 cog==2.0 lens==1.0 peg==2.0"
 
 @pytest.fixture
 def laboratory(tmp_path: Path) -> Laboratory:
-    """gear is broken from 1.3 on, and twice as slow in 2.0; peg 3.0 needs the new lens."""
+    """gear is broken from 1.3 on, and twice as slow in 2.0; peg 3.0 needs the new lens.
+
+    lens 2.1 was yanked. peg 4.0 is broken, and needs the new lens.
+    """
     toggle = {"1.0": Published(source="NEW = False"), "2.0": Published(source="NEW = True")}
     gears = {f"1.{i}": Published(source=GEAR.format(factor=1, broken=i >= 3)) for i in range(6)}
     gears["2.0"] = Published(source=GEAR.format(factor=2, broken=False))
@@ -60,8 +65,12 @@ def laboratory(tmp_path: Path) -> Laboratory:
             "speedy": {"1.0": Published(source=SPEEDY, requires=["gear", "cog", "lens", "peg"])},
             "gear": gears,
             "cog": toggle,
-            "lens": toggle,
-            "peg": toggle | {"3.0": Published(source="NEW = True", requires=["lens>=2", "pin"])},
+            "lens": toggle | {"2.1": Published(source="NEW = True", yanked="it clashes with cog")},
+            "peg": toggle
+            | {
+                "3.0": Published(source="NEW = True", requires=["lens>=2", "pin"]),
+                "4.0": Published(source="NEW = 'broken'", requires=["lens>=2"]),
+            },
             "pin": {"1.0": Published()},
         },
     )
@@ -111,6 +120,12 @@ EVENTS: list[tuple[str, str, Callable[[Hybrids], object], object]] = [
         "speedy==1.0 gear==1.0 cog==1.0 lens==2.0 peg==3.0 pin==1.0",
         lambda found: found.find(frozenset(["peg"]), frozenset(["lens"])),
         None,
+    ),
+    (
+        GOOD,
+        CLASH.replace("lens==2.0", "lens==2.1"),
+        lambda found: found.find(frozenset(["lens"]), frozenset(["cog"])),
+        frozenset(["lens"]),
     ),
     (
         "speedy==1.0 gear==1.0 cog==1.0 lens==2.0 peg==3.0 pin==1.0",
@@ -193,6 +208,10 @@ ANSWERS: list[tuple[dict[str, Any], str]] = [
     ({"answer": BisectAnswer.INVOLVED}, "whether others do, too, is not decided."),
     ({"answer": BisectAnswer.NO_DIFFERENCE}, "No difference between GOOD and BAD was found"),
     ({"answer": BisectAnswer.NONE}, "None of the packages is responsible"),
+    (
+        {"answer": BisectAnswer.INVOLVED, "partners": ("y",), "failure": "E"},
+        "x takes part in the failure (posterior 0.970); no valid stack shows whether y must be",
+    ),
     ({"answer": BisectAnswer.MANY}, "No single package and no pair explains"),
     ({"answer": BisectAnswer.UNDECIDED}, "Not decided whether GOOD and BAD differ"),
     (
@@ -262,6 +281,14 @@ def test_two_packages_that_fail_only_together_are_named(laboratory: Laboratory) 
     assert report["answer"] == "together"
     assert set(report["packages"]) == {"cog", "lens"}
     assert "clash" in report["failure"]
+
+
+@pytest.mark.journey
+def test_what_no_valid_stack_distinguishes_is_not_said_to_act_alone(laboratory: Laboratory) -> None:
+    bad = "speedy==1.0 gear==1.0 cog==1.0 lens==2.0 peg==4.0"
+    report = parsed(run(laboratory, GOOD, bad, "--json"))
+    assert report["answer"] == "involved"
+    assert (report["packages"], report["partners"]) == (["peg"], ["lens"])
 
 
 @pytest.mark.journey

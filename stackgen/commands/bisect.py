@@ -568,6 +568,7 @@ class _Bisection:
             posterior=_posterior(found, packages),
             failure=self._symptom.reason if self._symptom else "",
             ratio=None if seen is None else (seen.low, seen.ratio, seen.high),
+            partners=_partners(found, packages),
             shares=() if known is None or answer is not BisectAnswer.BOTH else _shares(known),
             ranking=() if found is None else _ranking(found),
             misfit=known.misfit if known else 1.0,
@@ -596,11 +597,14 @@ class _Bisection:
             return BisectAnswer.MANY, ()
         if answer.causes:
             kind = answer.causes[0].kind
-            names = dict.fromkeys(name for each in answer.causes for name in each.packages)
-            if len(answer.causes) > 1 and kind is not Kind.NONE:
-                kind = Kind.SINGLE  # several that no valid hybrid distinguishes
-                names = {answer.causes[0].packages[0]: None}
-            return ANSWERS[kind], _all_names(found, names)
+            names = tuple(dict.fromkeys(name for each in answer.causes for name in each.packages))
+            if len(answer.causes) == 1:
+                return ANSWERS[kind], _all_names(found, names)
+            # No valid hybrid distinguishes these causes: only what all of them name is certain.
+            certain = [each for each in names if all(each in c.packages for c in answer.causes)]
+            if certain:
+                return BisectAnswer.INVOLVED, _all_names(found, certain)
+            return BisectAnswer.CULPRIT, _all_names(found, names)
         if answer.responsible:
             return BisectAnswer.INVOLVED, _all_names(found, answer.responsible)
         return BisectAnswer.UNDECIDED, ()
@@ -678,6 +682,14 @@ def _posterior(found: _Found | None, packages: Sequence[str]) -> float:
         return found.answer.posterior
     involved = dict(found.answer.involved)
     return min(involved.get(name, 1.0) for name in packages)
+
+
+def _partners(found: _Found | None, packages: Sequence[str]) -> tuple[str, ...]:
+    """Return the packages that only some of the causes name which no valid hybrid distinguishes."""
+    if found is None or len(found.answer.causes) < 2:
+        return ()
+    named = _all_names(found, (n for each in found.answer.causes for n in each.packages))
+    return tuple(dict.fromkeys(each for each in named if each not in packages))
 
 
 def _ranking(found: _Found) -> tuple[Hypothesis, ...]:

@@ -74,9 +74,12 @@ def _answer(report: BisectReport) -> str:
         )
         return f"{names} are responsible for {does}, each for a part {certain}: {shares}."
     if report.answer is BisectAnswer.INVOLVED:
+        others = "whether others do, too, is not decided"
+        if report.partners:
+            others = f"no valid stack shows whether {_and(report.partners)} must be new, too"
         return (
             f"{names} {'takes' if len(report.packages) == 1 else 'take'} part in {does} "
-            f"{certain}; whether others do, too, is not decided."
+            f"{certain}; {others}."
         )
     if report.answer is BisectAnswer.NO_DIFFERENCE:
         return f"No difference between GOOD and BAD was found: {_ratio(report)}."

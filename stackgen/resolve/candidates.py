@@ -62,7 +62,8 @@ class Policy:
         where there is no stack at all without.
     newest_upload: ISO 8601; artifacts uploaded later are no candidates (``--exclude-newer``). A
         date without a time means its last moment, one without a zone is in UTC.
-    hashes: by package, the only SHA-256 digests that a user's lock admits.
+    hashes: by package, the only SHA-256 digests that a user's lock admits; what is named so
+        exactly is a candidate though it was yanked (PEP 592).
     allow_build: packages whose sdist will do where no wheel does (``--allow-build``), or ":all:".
     compared: names of indexes whose files are candidates beside those of the official one.
     """
@@ -127,8 +128,21 @@ class Selector:
         for group in groups:
             best = self._best(files, group)
             if not _is_known(best, found, group.version):
-                found.append(_candidate(group, best, early))
+                found.append(self._candidate(group, best, early))
         return tuple(found)
+
+    def _candidate(self, group: _Group, found: Artifact | str, early: str | None) -> Candidate:
+        label = f"{group.version}@{group.source}" if group.source else group.version
+        if isinstance(found, str) or found.index == DIRECT:
+            return Candidate(group.version, label, found, "")
+        is_early = early is not None and parsed_version(group.version).is_prerelease
+        is_named = found.sha256 in self._hashes.get(found.name, ())
+        barred = ""
+        if found.yanked is not None and not is_named:
+            barred = f"yanked: {found.yanked or 'no reason given'}"
+        if is_early and early and not barred:
+            return Candidate(group.version, label, early, "")
+        return Candidate(group.version, label, found, barred, is_fallback=is_early and not early)
 
     def _early(self, user: Sequence[str]) -> str | None:
         """Return why prereleases are no candidates, "" for fallbacks, None for candidates."""
@@ -267,17 +281,6 @@ class Selector:
 
 _Rank = tuple[int, int, str]
 _NO_RANK: _Rank = (0, 0, "")
-
-
-def _candidate(group: _Group, found: Artifact | str, early: str | None) -> Candidate:
-    label = f"{group.version}@{group.source}" if group.source else group.version
-    if isinstance(found, str) or found.index == DIRECT:
-        return Candidate(group.version, label, found, "")
-    is_early = early is not None and parsed_version(group.version).is_prerelease
-    barred = "" if found.yanked is None else f"yanked: {found.yanked or 'no reason given'}"
-    if is_early and early and not barred:
-        return Candidate(group.version, label, early, "")
-    return Candidate(group.version, label, found, barred, is_fallback=is_early and not early)
 
 
 def _is_known(best: Artifact | str, found: Sequence[Candidate], version: str) -> bool:

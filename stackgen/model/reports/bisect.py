@@ -113,7 +113,8 @@ class BisectReport:
     failure: how the bad stack fails; "" where its time is in question.
     ratio: time of the bad stack over the good one's with its interval (low, middle, high); None
         where it fails.
-    packages: that the answer names.
+    packages: that the answer names. partners: others that may be needed beside these, where no
+        valid stack distinguishes that.
     shares: of two packages whose effects add up, the ratio of each with its interval.
     misfit: probability of data as unlikely as these if the answer holds.
     """
@@ -122,6 +123,7 @@ class BisectReport:
     changes: tuple[Change, ...]
     answer: BisectAnswer
     packages: tuple[str, ...] = ()
+    partners: tuple[str, ...] = ()
     posterior: float = 0.0
     failure: str = ""
     ratio: tuple[float, float, float] | None = None
