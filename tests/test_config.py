@@ -67,9 +67,17 @@ def test_what_a_file_gets_wrong_is_refused_by_name(tmp_path: Path, text: str, wh
 def test_relative_paths_count_from_the_folder_of_the_file(tmp_path: Path) -> None:
     below = tmp_path / "below"
     below.mkdir()
-    text = 'kb = "team.db"\n[explore]\nrequirement = ["in/a.txt", "~/b.txt"]\n'
+    text = """
+        kb = "team.db"
+        find-links = ["wheels", "https://example.org/wheels"]
+        [explore]
+        requirement = ["in/a.txt", "~/b.txt"]
+        pi = ["matmul", "mine.py"]
+    """
     (tmp_path / "stackgen.toml").write_text(text)
     shown = run(below, "config").stdout
+    assert f"{tmp_path}/wheels, https://example.org/wheels" in shown
+    assert f"matmul, {tmp_path}/mine.py" in shown
     assert f"{tmp_path}/in/a.txt, {Path.home()}/b.txt" in shown
     done = run(below, "kb", "check")
     assert f"there is no knowledge base {tmp_path}/team.db" in done.stderr

@@ -133,9 +133,15 @@ class Config:
 
     def _plain(self, value: Any, option: CommandOption) -> str:
         """Return a value as text; a path as it is from the folder of the file."""
-        if option.kind is Path and self.path is not None:
-            return str(self.path.parent / Path(str(value)).expanduser())
-        return str(value)
+        text = str(value)
+        is_path = (
+            option.kind is Path
+            or (option.key == "pi" and text.endswith(".py"))
+            or (option.key == "find-links" and "://" not in text)
+        )
+        if is_path and self.path is not None:
+            return str(self.path.parent / Path(text).expanduser())
+        return text
 
     def _error(self, why: str, fix: str) -> UsageError:
         return UsageError(f"cannot take options from {self.path}", why=why, fix=fix)
