@@ -11,7 +11,9 @@ from stackgen.commands.advise_security import Security
 from stackgen.index import IndexConfig, PackageIndex
 from stackgen.model.choices import AdviceType
 from stackgen.model.evidence import Advice, Answer, Change
+from stackgen.model.packages import Lock
 from tests.in_process import run_command
+from tests.spaces import artifact
 from tests.test_advice import FAST, LOCK, OWN, SAME, advice_for, blocks
 
 
@@ -100,6 +102,16 @@ def test_the_type_security_takes_the_fewest_vulnerabilities_that_is_not_slower(
     other = _security(index, tmp_path / "other", {"flask": "3.0"})
     kept = _advised(other, AdviceType.SECURITY)
     assert kept.lock is None  # nothing that was measured lowers the number
+
+
+def test_what_the_newest_versions_bring_is_searched_although_nothing_else_holds_it(
+    index: PackageIndex, tmp_path: Path
+) -> None:
+    security = _security(index, tmp_path, {"brought": "1.0"})
+    assert security.of("numpy", "1.26.4") == ()
+    files = (artifact("brought", "1.0"), artifact("further", "2.0"))
+    assert security.excluded(Lock(artifacts=files)) == ["brought!=1.0"]
+    assert security.of("further", "2.0") == ()
 
 
 def test_what_stays_vulnerable_is_named(index: PackageIndex, tmp_path: Path) -> None:

@@ -220,19 +220,19 @@ class Sources:
         self.store = WheelStore(self.paths.cache, notify=self.progress.note)
         request = self.request
         self.update = read_lock_file(request.new, partial=True) if request.new else None
-        latest = request.options.kind is AdviceType.LATEST  # resolved later, it may lead anywhere
-        locks = [] if latest else [self.lockfile, *filter(None, [self.update])]
-        self.known, _, self.trusted = load_knowledge(database, this_machine(), locks=locks)
-        measured = {name for x in self.known.stacks.values() for name in x.lock.versions}
-        locked = {str(canonicalize_name(each.name)) for each in self.lockfile.packages}
         self.security = Security(
-            options=self.request.vulnerabilities,
+            options=request.vulnerabilities,
             environ=self.environ,
             index=self.index,
             lockfile=self.lockfile,
-            names=frozenset(measured | locked),
-            allow_vulnerable=self.request.options.allow_vulnerable,
+            names=frozenset(str(canonicalize_name(each.name)) for each in self.lockfile.packages),
+            allow_vulnerable=request.options.allow_vulnerable,
         )
+        self.newest = self._newest() if request.options.kind is AdviceType.LATEST else None
+        locks = [self.lockfile, *filter(None, [self.update, self.newest])]
+        self.known, _, self.trusted = load_knowledge(database, this_machine(), locks=locks)
+        measured = {name for x in self.known.stacks.values() for name in x.lock.versions}
+        self.security.names |= measured
 
     def advisor(self, *, most_next: int = 1) -> Advisor:
         """Return what answers from all that is known."""
@@ -279,14 +279,27 @@ class Sources:
         return bool(advice.next) or admitted or (advice.answer is Answer.UNKNOWN and varies)
 
     def latest(self, advisor: Advisor) -> Advice:
-        """Return the newest versions that the rest of the lock admits, and what is known of them.
+        """Return what is known of the newest versions that the rest of the lock admits."""
+        assert self.newest is not None  # noqa: S101 # it was resolved for this type
+        found = advisor.update(self.lockfile, self.newest)
+        locked = {canonicalize_name(each.name) for each in self.lockfile.packages}
+        moves = any(each.recommended and each.current for each in found.changes)
+        return replace(
+            found,
+            # What the lock holds for other platforms and groups stays.
+            changes=tuple(c for c in found.changes if c.recommended or c.name not in locked),
+            lock=self._resolved if moves else None,
+        )
+
+    def _newest(self) -> LockFile:
+        """Resolve the newest versions that the rest of the lock admits.
 
         Raises:
             ResolutionError: nothing fits the rest of the lock.
         """
         excluded: list[str] = []
-        lock = self._newest(advisor, excluded)
-        while bad := self.security.excluded(lock):
+        self._resolved = self._resolve(excluded)
+        while bad := self.security.excluded(self._resolved):
             excluded += bad
             if len(excluded) > _MOST_EXCLUDED:
                 raise ResolutionError(
@@ -294,30 +307,24 @@ class Sources:
                     why=f"the newest {len(excluded)} have some",
                     fix="name what may change with --only, or add --allow-vulnerable",
                 )
-            lock = self._newest(advisor, excluded)
+            self._resolved = self._resolve(excluded)
         packages = tuple(
-            LockedPackage(name=name, version=version) for name, version in lock.versions.items()
+            LockedPackage(name=name, version=version)
+            for name, version in self._resolved.versions.items()
         )
-        newest = LockFile(path=self.lockfile.path, format="pylock", packages=packages)
-        found = advisor.update(self.lockfile, newest)
-        locked = {canonicalize_name(each.name) for each in self.lockfile.packages}
-        return replace(
-            found,
-            # What the lock holds for other platforms and groups stays.
-            changes=tuple(c for c in found.changes if c.recommended or c.name not in locked),
-            lock=lock if any(c.recommended and c.current for c in found.changes) else None,
-        )
+        return LockFile(path=self.lockfile.path, format="pylock", packages=packages)
 
-    def _newest(self, advisor: Advisor, excluded: Sequence[str]) -> Lock:
+    def _resolve(self, excluded: Sequence[str]) -> Lock:
         assert self.target is not None  # noqa: S101 # it was found for this type
-        wanted = free_requirements(self.lockfile, advisor.policy, self.target)
+        policy = self.request.options.policy
+        wanted = free_requirements(self.lockfile, policy, self.target)
         stacks = StackRequest(
             requirements=Requirements(
                 requirements=tuple(map(parse_requirement, (*wanted, *excluded))),
                 policy=Policy(allow_build=frozenset(self.request.sources.allow_build)),
             ),
             lock=self.request.path,
-            fixed=advisor.policy.keep,
+            fixed=policy.keep,
             granularity=Granularity.PATCH,
         )
         request = CampaignRequest(kind=ADVISE, stacks=stacks)

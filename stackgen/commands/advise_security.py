@@ -18,7 +18,8 @@ from stackgen.provenance.vulnerabilities import OsvRecords, find_vulnerabilities
 class Security:
     """Says what is known against releases; each release is searched once.
 
-    names: of all projects that an advice may change or bring.
+    names: of the projects that an advice will probably change or bring; of others the records are
+        read when they are searched for.
     allow_vulnerable: recommend releases with known vulnerabilities as well.
     """
 
@@ -39,14 +40,18 @@ class Security:
         The first search includes the releases of the lock, so that pip-audit runs once for them.
         """
         pin = str(canonicalize_name(name)), version
-        if pin not in self._found:
-            first = [] if self._found else self._locked()
-            self._search({pin, *first})
+        self._search([pin])
         return self._found[pin]
 
-    def _search(self, pins: Collection[Pin]) -> None:
+    def _search(self, wanted: Collection[Pin]) -> None:
+        pins = {pin for pin in wanted if pin not in self._found}
+        if not pins:
+            return
+        pins.update([] if self._found else self._locked())
         given = self.options
-        if given.osv is not None and self._records is None:
+        names = {name for name, _ in pins}
+        if given.osv is not None and (self._records is None or not names <= self._records.names):
+            self.names |= names
             self._records = OsvRecords(given.osv, self.names)
         known = find_vulnerabilities(
             pins, self.environ, osv=self._records, service=given.audit, osv_url=given.osv_url
@@ -86,6 +91,7 @@ class Security:
         if self.allow_vulnerable:
             return []
         moved = [pin for pin in lock.versions.items() if pin not in kept]
+        self._search(moved)
         return [f"{name}!={version}" for name, version in moved if self.of(name, version)]
 
     def added(self, changes: Sequence[Change]) -> int | None:

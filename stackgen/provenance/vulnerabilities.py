@@ -106,11 +106,11 @@ class OsvRecords:
     """
 
     def __init__(self, place: Path, names: Iterable[str]) -> None:
-        self._names = frozenset(names)
+        self.names = frozenset(names)
         self._records: dict[str, list[Mapping[str, object]]] = {}
         self._damaged: set[str] = set()
         count, newest, is_python = 0, "", False
-        mentions = _mentions(self._names)
+        mentions = _mentions(self.names)
         for content in _contents(place):
             count += 1
             is_python = is_python or b'"PyPI"' in content
@@ -133,7 +133,7 @@ class OsvRecords:
         except (ValueError, RecursionError):
             self._damaged |= {str(canonicalize_name(each.decode())) for each in mentioned}
             return
-        for name in {str(canonicalize_name(name)) for name, _ in _parts(record)} & self._names:
+        for name in {str(canonicalize_name(name)) for name, _ in _parts(record)} & self.names:
             self._records.setdefault(name, []).append(record)
 
     def search(self, pins: Collection[Pin]) -> KnownVulnerabilities:
@@ -145,7 +145,7 @@ class OsvRecords:
         unclear: list[str] = []
         for name, version in pins:
             try:
-                if name in self._damaged or name not in self._names:
+                if name in self._damaged or name not in self.names:
                     raise UnclearRecordError("damaged" if name in self._damaged else "not read")
                 hits = [affected(each, name, version) for each in self._records.get(name, ())]
             except UnclearRecordError as error:
