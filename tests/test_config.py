@@ -106,9 +106,16 @@ def test_the_variable_of_an_option_is_shown_as_its_source(tmp_path: Path) -> Non
     done = run_command("config", "doctor", folder=tmp_path, environ={"STACKGEN_KB": "/own.db"})
     rows = [line.split() for line in done.stdout.splitlines()]
     assert ["doctor", "kb", "/own.db", "STACKGEN_KB"] in rows
-    (tmp_path / "stackgen.toml").write_text('kb = "/file.db"\n')
-    done = run_command("config", "doctor", folder=tmp_path, environ={"STACKGEN_KB": "/own.db"})
-    assert "/own.db" not in done.stdout
+
+
+def test_a_variable_wins_over_the_file(tmp_path: Path) -> None:
+    (tmp_path / "stackgen.toml").write_text('kb = "file.db"\n')
+    environ = {"STACKGEN_KB": str(tmp_path / "own.db"), "STACKGEN_CACHE": str(tmp_path)}
+    shown = run_command("config", "doctor", folder=tmp_path, environ=environ).stdout
+    assert "own.db" in shown
+    assert "file.db" not in shown
+    stats = run_command("kb", "stats", folder=tmp_path, environ=environ).stdout
+    assert str(tmp_path / "own.db") in stats
 
 
 def test_every_option_of_every_command_has_a_key(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def configuration() -> str:
             "`pyproject.toml`, in the current folder or one above it. A key is an option's long",
             "name without dashes. A key at the top applies to every command that has the option;",
             "a table with a command's name applies to that command alone. Relative paths count",
-            "from the folder of the file. The command line wins.",
+            "from the folder of the file. The command line wins, then environment variables.",
             "",
             "```toml",
             'budget = "15m"',

@@ -7,6 +7,7 @@ that typer understands: each field becomes an option under the heading of its gr
 import functools
 import importlib
 import inspect
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from stackgen.cli.config import CommandOption, find_config
+from stackgen.cli.config import VARIABLES, CommandOption, find_config
 from stackgen.errors import UsageError
 from stackgen.model.options import Option, declared_options
 
@@ -266,7 +267,11 @@ def _configure(made: Any, path: str, commands: Mapping[str, Entry]) -> None:
     """
     config = find_config(Path.cwd())
     options = options_of(made)
-    made.context_settings["default_map"] = config.defaults(path, options)
+    made.context_settings["default_map"] = {
+        name: value
+        for name, value in config.defaults(path, options).items()
+        if not os.environ.get(VARIABLES.get(name, ""))
+    }
     if config.has_others(options):  # only then is it worth importing all commands
         config.refuse_unknown(all_options(commands))
 

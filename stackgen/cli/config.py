@@ -17,7 +17,7 @@ FILES = ("stackgen.toml", "pyproject.toml")
 WATCH = "watch"
 """The table of what ``nightly`` watches; it holds no options (``stackgen.nightly.watch``)."""
 VARIABLES = {"kb": "STACKGEN_KB"}
-"""Options that an environment variable gives where neither command line nor file does."""
+"""Options that an environment variable gives: after the command line, before a file."""
 NOT_CONFIGURABLE = frozenset({"env", "help", "version"})
 """``env`` takes secrets, which belong in no file; the others print something else."""
 
@@ -203,10 +203,10 @@ def effective_options(
         given = tuple(each for each in options if each.key not in NOT_CONFIGURABLE)
         values = config.defaults(command, given)
         for each in given if only in ("", command) else ():
-            if each.name in values:
-                found.append((command, each.key, _shown(values[each.name]), str(config.path)))
-            elif variable := environ.get(VARIABLES.get(each.key, "")):
+            if variable := environ.get(VARIABLES.get(each.key, "")):
                 found.append((command, each.key, variable, VARIABLES[each.key]))
+            elif each.name in values:
+                found.append((command, each.key, _shown(values[each.name]), str(config.path)))
             elif every:
                 found.append((command, each.key, _shown(each.default), "default"))
     config.refuse_unknown(every_command)

@@ -50,7 +50,7 @@ def config(
 
     Options are set in stackgen.toml or in [tool.stackgen] of a pyproject.toml, in this folder or
     one above it; a table with a command's name counts for that command alone, and relative paths
-    count from the folder of the file. The command line wins over both.
+    count from the folder of the file. The command line wins over both, and so does STACKGEN_KB.
     """
     from stackgen.cli import ENTRIES
     from stackgen.cli.commands import all_options
