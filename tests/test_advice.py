@@ -342,6 +342,44 @@ def test_three_machines_of_one_cpu_model_do_not_stand_for_another_model() -> Non
     assert answer([alike[0], on("2")[1], on("3")[2], on("4")[3]]) is Answer.FASTER
 
 
+def test_a_machine_as_the_users_is_elsewhere_where_nobody_trusted_measured_it() -> None:
+    """Another origin, on another machine, lends its trust to nobody."""
+    others = [CampaignId(f"{CAMPAIGN}{n}") for n in range(3, 6)]
+    here = blocks({OWN: 1.0, FAST: 0.2}, machine=LOCAL)
+    there = blocks({OWN: 1.0, FAST: 0.2}, machine=OTHER, campaigns=others)
+    rows = [
+        row
+        for origin, seen in (("one", here), ("two", there))
+        for row in campaign_contrasts(seen, origins=[origin])
+    ]
+
+    def answer(*trusted: str) -> Answer:
+        known = Knowledge(
+            stacks=[OWN.stack, FAST.stack],
+            summaries=summaries([*here, *there], [CALL]),
+            calls=[CALL],
+            contrasts=rows,
+            machine=LOCAL,
+            machines=[LOCAL, OTHER],
+            trusted=frozenset([*CAMPAIGNS, *others]),
+            trusted_origins=trusted,
+        )
+        return advisor(known).advise(LOCK).answer
+
+    assert answer() is Answer.ELSEWHERE
+    assert answer("two") is Answer.ELSEWHERE
+    assert answer("one") is Answer.FASTER
+
+
+def test_a_base_on_which_nothing_counts_changes_no_answer() -> None:
+    seen = blocks({OWN: 1.0, FAST: 0.8, SAME: 1.0})
+    first = replace(FACTS, libc="a library that sorts first")
+    prepared = replace(OWN, stack=replace(OWN.stack, facts=first))
+    assert repr(first) < repr(FACTS)
+    found = advice_for(seen, stacks=[OWN, FAST, SAME, prepared])
+    assert found.effects == advice_for(seen).effects
+
+
 def test_the_users_own_requirement_is_heeded_and_named() -> None:
     requested = replace(LOCK, requirements=("tensorflow<2.14", "numpy"))
     found = advice_for(blocks({OWN: 1.0, FAST: 0.8, SAME: 1.0}), requested)

@@ -24,7 +24,6 @@ from stackgen.knowledge.recommendation import (
     OWN_SHARE,
     Assessment,
     Standing,
-    measured_elsewhere,
 )
 from stackgen.locks.reading import admits_python
 from stackgen.measure import verdict
@@ -282,13 +281,21 @@ class CaseAnswer:
         if any(self._untrusted(shown)):
             return True
         bases = [each.basis for each in shown.compared if each.basis is not None]
-        own = self.known.machine.id
-        if not bases or any(dict(each.machines).get(own, 0.0) >= OWN_SHARE for each in bases):
+        faster = [e.basis for e in shown.compared if e.basis is not None and e.lowest > 1]
+        if not bases or any(self._own_share(each) >= OWN_SHARE for each in faster or bases):
             return False
         # Machines of one CPU model agree more than others would: they do not stand for others.
         models = {cpu_model(self.known.machines[m]) for each in bases for m, _ in each.machines}
         few = len(models) < FEWEST_MACHINES and cpu_model(self.known.machine) not in models
-        return few or all(measured_elsewhere(each, own) for each in bases)
+        return few or all(len(each.machines) < FEWEST_MACHINES for each in bases)
+
+    def _own_share(self, basis: Basis) -> float:
+        """Return how much of a comparison this machine carries, by origins that the user trusts.
+
+        A machine is known by what it is made of: somebody else's may be the same one.
+        """
+        own = self.known.own_campaigns
+        return sum(share for campaign, share in basis.shares if campaign in own)
 
     def _stack(self, candidate: Assessment) -> Stack:
         """Return the measured stack of a candidate that changes the lock least."""

@@ -154,6 +154,19 @@ class Knowledge:
         self._trusted = trusted
 
     @cached_property
+    def own_campaigns(self) -> frozenset[CampaignId]:
+        """Return the campaigns that were run on this machine by an origin that the user trusts."""
+        rows = (row for own in self._rows.values() for row in own)
+        return frozenset(
+            row.campaign_id
+            for row in rows
+            if row.machine_id == self.machine.id and self._is_trusted(row)
+        )
+
+    def _is_trusted(self, row: CampaignContrasts) -> bool:
+        return not row.origins or any(each in self.trusted_origins for each in row.origins)
+
+    @cached_property
     def failing(self) -> frozenset[StackId]:
         """Return the stacks that failed in blocks."""
         if self._whole is not None:
@@ -239,9 +252,18 @@ class Knowledge:
         """Return what puts the case that says most about the user's own first."""
         programs = any(map(self._is_program, case.current))
         distance = machine_distance(self.machine, case.machine)
+        rows = [
+            row
+            for each in case.current
+            for row in self._rows.get(each, ())
+            if row.baseline in self.stacks and self.stacks[row.baseline].facts == case.facts
+        ]
+        own = sum(row.campaign_id in self.own_campaigns for row in rows)
         campaigns = sum(len(self.graphs[each]) for each in case.current)
         nearness = not programs, distance, bool(case.variables), not is_own_python
-        return *nearness, -campaigns, case.variables, repr(case.facts)
+        # A base that was prepared, and on which nothing counts, says less than any other.
+        said = -own, -len(rows), -campaigns
+        return *nearness, *said, case.variables, repr(case.facts)
 
     def _machine_for(self, current: Mapping[IndicatorId, str]) -> Machine:
         measured = self._measured_on(current)
