@@ -18,6 +18,7 @@ from stackgen.storage.paths import find_paths
 from tests.in_process import run_command
 from tests.spaces import TARGET
 from tests.test_measuring_faults import Noting
+from tests.tiny_index import make_wheel
 
 
 @pytest.mark.parametrize(
@@ -115,6 +116,31 @@ def test_the_ranges_of_a_local_version_are_requirements() -> None:
     ranges = free_requirements(lock, CAREFUL, TARGET)
     assert ranges == ("torch>=2.13.0,<3",)
     parse_requirements(*ranges)
+
+
+@pytest.mark.parametrize(
+    ("offered", "option"),
+    [
+        (("1.26.4", "1.26.5", "2.3.5"), ""),
+        (("1.25.0", "1.26.4", "2.3.5"), " --allow-major"),
+        (("1.25.0", "1.26.4"), " --allow-downgrade"),
+        (("1.26.4",), ""),
+    ],
+)
+def test_a_lock_of_the_newest_versions_is_sent_to_a_measurement_that_has_others(
+    tmp_path: Path, offered: tuple[str, ...], option: str
+) -> None:
+    lock = tmp_path / "requirements.txt"
+    lock.write_text("numpy==1.26.4\n")
+    for version in offered:
+        (tmp_path / f"numpy-{version}-py3-none-any.whl").write_bytes(make_wheel("numpy", version))
+    report = advise(
+        AdviseRequest(path=lock, index=IndexOptions(no_index=True, find_links=(str(tmp_path),))),
+        find_paths({"HOME": str(tmp_path), "STACKGEN_SEED": ""}, kb=tmp_path / "kb.db"),
+        {"PIP_CONFIG_FILE": os.devnull},
+        NullProgress(),
+    )
+    assert report.measure_command == f"stackgen advise {lock} --measure 15m{option}"
 
 
 @pytest.mark.parametrize(("measure", "refused"), [([], True), (["--measure", "1m"], False)])

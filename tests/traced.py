@@ -8,7 +8,12 @@ from types import FrameType
 import stackgen
 
 ROOT = Path(stackgen.__file__).parent
-OVERHEAD = {"cli/__init__.py main", "cli/__init__.py _run", "cli/commands.py call"}
+OVERHEAD = {
+    "cli/__init__.py main",
+    "cli/__init__.py _run",
+    "cli/commands.py call",
+    "cli/commands.py invoke",
+}
 """Steps that every command takes: errors and signals, and what stands between typer and it."""
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -46,11 +47,11 @@ from stackgen.index.config import uv_variables
 from stackgen.knowledge.advice import Advisor
 from stackgen.knowledge.allowed import listed
 from stackgen.knowledge.database import Database, open_database
-from stackgen.knowledge.equivalence import VARIED, varied_in
+from stackgen.knowledge.equivalence import VARIED, varied_in, versions_of
 from stackgen.knowledge.loading import load_knowledge
 from stackgen.knowledge.recommendation import alpha_after
 from stackgen.knowledge.seed import load_shipped
-from stackgen.locks.reading import in_target
+from stackgen.locks.reading import admits_python, in_target
 from stackgen.measure import MARGIN
 from stackgen.measure.goals import compare_goals
 from stackgen.model.choices import AdviceType, Granularity, Prereleases
@@ -67,7 +68,7 @@ from stackgen.model.reports.campaigns import (
 )
 from stackgen.model.reports.locks import AdviceReport, AdvisedStack
 from stackgen.model.stacks import BaseFacts, Stack
-from stackgen.resolve.candidates import Policy
+from stackgen.resolve.candidates import Policy, Selector
 from stackgen.resolve.dependencies import parse_requirement
 from stackgen.resolve.requirements import Requirements
 from stackgen.storage.paths import Paths
@@ -368,11 +369,58 @@ class Sources:
             indicators=tuple((call.id, call.label) for call in self.calls),
             knowledge_base=str(self.paths.knowledge),
             explore_command=command,
-            measure_command=_measure_command(request, advice) if self.measures(advice) else "",
+            measure_command=_measure_command(request, advice, self._admitting(advice))
+            if self.measures(advice)
+            else "",
             inspections=count,
             merged=tuple(merged.items()),
             runs=tuple(runs),
             explanation=explain(self.database, self.known, advice) if request.explain else (),
+        )
+
+    def _admitting(self, advice: Advice) -> str:
+        """Return the option without which nothing is measured beside the lock; "" for none.
+
+        Of a lock that nothing is known of, the newest versions are measured; it may hold them.
+        """
+        if advice.answer is Answer.ELSEWHERE and not advice.next:
+            return advice.option
+        if advice.answer is not Answer.UNKNOWN or advice.next or self.update is not None:
+            return ""
+        policy = self.request.options.policy
+        wider = {
+            "": policy,
+            "--allow-major": replace(policy, allow_major=True),
+            "--allow-downgrade": replace(policy, allow_downgrade=True),
+        }
+        try:
+            return next((o for o, each in wider.items() if self._admits_another(each)), "")
+        except (IndexUnavailableError, UsageError):
+            return ""
+
+    def _admits_another(self, policy: ChangePolicy) -> bool:
+        """Return whether anything of the lock has another version that may be taken.
+
+        Raises:
+            IndexUnavailableError: an index cannot be read.
+            UsageError: nothing may change.
+        """
+        own = self.request.options.python or platform.python_version()
+        pythons = (own, *(f"3.{minor}" for minor in range(14, 5, -1)))
+        python = next((p for p in pythons if admits_python(self.lockfile, p)), own)
+        target = self.target or stated_target(python=python, platform="linux")
+        locked = versions_of(self.lockfile)
+        ranges: dict[str, SpecifierSet] = {}
+        for each in map(parse_requirement, free_requirements(self.lockfile, policy, target)):
+            name = str(canonicalize_name(each.name))
+            ranges[name] = ranges.get(name, SpecifierSet()) & each.specifier
+        selector = Selector(target, Policy())
+        return any(
+            not (isinstance(one.found, str) or one.barred or one.is_fallback)
+            and Version(one.version).public != Version(locked[name]).public
+            and ranges[name].contains(one.version)
+            for name, files in self.index.candidates_many(ranges).items()
+            for one in selector.select(files or (), ())
         )
 
     def _not_yet(self, runs: Sequence[RunSummary]) -> Iterator[str]:
@@ -610,7 +658,7 @@ def _explore_command(lockfile: LockFile, path: Path) -> str:
     return f"stackgen explore --from {shlex.quote(str(path))}" if any(may_vary(locked)) else ""
 
 
-def _measure_command(request: AdviseRequest, advice: Advice) -> str:
+def _measure_command(request: AdviseRequest, advice: Advice, admitting: str) -> str:
     paths = [request.path, *([request.new] if request.new else [])]
     options = [f"--only {each}" for each in request.options.only]
     options += [f"--keep {each}" for each in request.options.keep]
@@ -625,8 +673,7 @@ def _measure_command(request: AdviseRequest, advice: Advice) -> str:
     options += [f"--osv {shlex.quote(str(request.vulnerabilities.osv))}"] * bool(
         request.vulnerabilities.osv
     )
-    if advice.answer is Answer.ELSEWHERE and not advice.next and advice.option:
-        options.append(advice.option)
+    options += [admitting] * bool(admitting)
     named = [shlex.quote(str(each)) for each in paths]
     return " ".join(["stackgen advise", *named, "--measure 15m", *options])
 
