@@ -369,7 +369,7 @@ class Sources:
             indicators=tuple((call.id, call.label) for call in self.calls),
             knowledge_base=str(self.paths.knowledge),
             explore_command=command,
-            measure_command=_measure_command(request, advice, self._admitting(advice))
+            measure_command=_measure_command(request, self._admitting(advice))
             if self.measures(advice)
             else "",
             inspections=count,
@@ -658,7 +658,7 @@ def _explore_command(lockfile: LockFile, path: Path) -> str:
     return f"stackgen explore --from {shlex.quote(str(path))}" if any(may_vary(locked)) else ""
 
 
-def _measure_command(request: AdviseRequest, advice: Advice, admitting: str) -> str:
+def _measure_command(request: AdviseRequest, admitting: str) -> str:
     paths = [request.path, *([request.new] if request.new else [])]
     options = [f"--only {each}" for each in request.options.only]
     options += [f"--keep {each}" for each in request.options.keep]
