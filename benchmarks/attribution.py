@@ -229,7 +229,9 @@ def ours(truth: World, seed: int) -> Outcome:
 
 def _verdict(truth: World, search: Attribution, answer: Answer) -> str:
     """Return "right", "part" (true, and says that others may take part), "wrong", "undecided"."""
-    kind = {"single": Kind.SINGLE, "together": Kind.TOGETHER, "none": Kind.NONE}
+    kind = {
+        "single": Kind.SINGLE, "together": Kind.TOGETHER, "three": Kind.THREE, "none": Kind.NONE,
+    }  # fmt: skip
     wanted = kind.get(truth.name, Kind.BOTH)
     culprits = {
         first for first, names in search.together.items() if set(names) & set(truth.culprits)
@@ -239,10 +241,11 @@ def _verdict(truth: World, search: Attribution, answer: Answer) -> str:
     if answer.none_fits:
         return "right" if truth.name == "three" else "undecided"
     if answer.causes:
-        right = any(
-            each.kind is wanted and set(each.packages) == culprits for each in answer.causes
-        )
-        return "right" if right else "wrong"
+        if any(each.kind is wanted and set(each.packages) == culprits for each in answer.causes):
+            return "right"
+        # Of several that no valid hybrid distinguishes, only what all of them name is claimed.
+        claimed = set.intersection(*(set(each.packages) for each in answer.causes))
+        return "part" if len(answer.causes) > 1 and claimed <= culprits else "wrong"
     if answer.responsible:
         return "part" if set(answer.responsible) <= culprits else "wrong"
     return "undecided"

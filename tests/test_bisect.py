@@ -201,6 +201,10 @@ ANSWERS: list[tuple[dict[str, Any], str]] = [
         "x 1.200 times (1.100 to 1.300), y 0.900 times (0.800 to 1.000).",
     ),
     (
+        {"answer": BisectAnswer.BOTH, "packages": ("x", "y", "z")},
+        f"x, y and z are responsible for {SLOWER}, each for a part (posterior 0.970).",
+    ),
+    (
         {"answer": BisectAnswer.BOTH, "packages": ("x", "y"), "failure": "E"},
         "x and y: each suffices for the failure",
     ),

@@ -74,6 +74,7 @@ ANSWERS = {
     Kind.SINGLE: BisectAnswer.CULPRIT,
     Kind.TOGETHER: BisectAnswer.TOGETHER,
     Kind.BOTH: BisectAnswer.BOTH,
+    Kind.THREE: BisectAnswer.BOTH,
 }
 Space: TypeAlias = Hybrids | Releases
 
@@ -181,7 +182,7 @@ def _plan(campaign: Campaign, between: Hybrids) -> BisectPlan:
         plan=campaign.plan,
         changes=_changes(between),
         together=tuple(each for each in search.together.values() if len(each) > 1),
-        hypotheses=len(search.causes),
+        hypotheses=search.hypotheses,
         entropy_bits=search.prior_entropy_bits,
         builds=2 if units == 1 else min(14, 5 + units // 2),
         blocks=6 if units == 1 else 40 + 5 * units,

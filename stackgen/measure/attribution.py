@@ -2,15 +2,16 @@
 
 Between a good and a bad stack some packages changed. A hybrid takes the new version of some of
 them; only some hybrids are valid. Hypotheses name the cause: one package, two that act only
-together, two whose effects add up (in any shares, also of opposite signs), many small ones, or none
-at all; what data say of each comes from `Evidence` (``stackgen.measure.likelihoods``). What is
-measured next is the hybrid that is expected to say most about the hypotheses for its cost (Lindley
-1956, On a measure of the information provided by an experiment; MacKay 1992, Information-based
-objective functions for active data selection).
+together, two whose effects add up (in any shares, also of opposite signs), three with a third each,
+many small ones, or none at all; what data say of each comes from `Evidence`
+(``stackgen.measure.likelihoods``). What is measured next is the hybrid that is expected to say most
+about the hypotheses for its cost (Lindley 1956, On a measure of the information provided by an
+experiment; MacKay 1992, Information-based objective functions for active data selection).
 
 Everything here is pure: a `HybridSpace` proposes, the caller measures, `Attribution` answers.
 """
 
+import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,13 +34,17 @@ ALONE = 0.97
 """The same for a package that is said to act alone, where others could act with it."""
 MISFIT_LEVEL = 0.01
 """An answer that leaves data this unlikely is withdrawn: none of the hypotheses holds."""
-_PRIOR = {"none": 0.05, "many": 0.05, "single": 0.50, "together": 0.15, "both": 0.25}
-"""Of each kind, spread evenly over its hypotheses."""
+_PRIOR = {
+    "none": 0.05, "many": 0.05, "single": 0.50, "together": 0.15, "both": 0.25, "three": 0.05,
+}  # fmt: skip
+"""Of each kind, relative to the others, spread evenly over its hypotheses."""
 MOST_FURTHER, MOST_FURTHER_KNOWN = 150, 25
 """Where more blocks than this would be needed at the present rate of information, the search ends;
 the second where a package is known to be involved, and only its partners are open."""
 _PROPOSALS = 10
 _SUSPECTS = 8
+_MOST_OF_ALL = 12
+"""Of more packages than this, only suspects are combined by three: there are too many triples."""
 _LIKELY = 0.1
 """Of the largest probability to take part: what is as likely as this is divided at random."""
 _LABELS = 60
@@ -55,6 +60,7 @@ class Kind(str, Enum):
     SINGLE = "single"
     TOGETHER = "together"
     BOTH = "both"
+    THREE = "three"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +68,8 @@ class Cause:
     """A hypothesis: these packages act in this way.
 
     kind: `TOGETHER` means that the new versions of both are needed. `BOTH` means that each has an
-        effect of its own (of a failure: that each suffices). `MANY` stands for effects of more
-        packages than two, `NONE` for no effect; both name no package.
+        effect of its own (of a failure: that each suffices), `THREE` that each of three has a third
+        of it. `MANY` stands for effects of more packages, `NONE` for no effect; both name none.
     packages: of those that always change together, the first one (`Attribution.together`).
     """
 
@@ -166,7 +172,7 @@ class Evidence(Protocol):
 
     @property
     def comparing(self) -> bool:
-        """Return whether two hybrids can be compared with each other."""
+        """Return whether effects have a size: hybrids can be compared, and shares distinguished."""
 
     def fit(self, causes: Sequence[Cause], trials: Sequence[Trial]) -> "Fit":
         """Return what trials say of each hypothesis."""
@@ -208,7 +214,7 @@ class Attribution:
     """The search for a cause, between calls that measure.
 
     together: by their first, the packages that no valid hybrid separates.
-    causes: the hypotheses.
+    causes: the hypotheses in question; of many packages, only the likeliest by three.
     most_bits: the largest expected information of one block of any hybrid that was considered.
 
     Args:
@@ -232,14 +238,25 @@ class Attribution:
         kinds = frozenset(kinds)
         self._has_partners = Kind.BOTH in kinds
         self.together = self._always_together()
-        self.causes, self._log_prior = _hypotheses(tuple(self.together), kinds)
+        if not evidence.comparing:
+            kinds -= {Kind.THREE}
+        self._sizes = _sizes(len(self.together), kinds)
+        self._fixed = _hypotheses(tuple(self.together), self._sizes)
+        self.causes: Sequence[Cause] = self._fixed
         self.most_bits = 0.0
         self._fitted: tuple[Sequence[Trial], Fit, Array] | None = None
 
     @property
+    def hypotheses(self) -> int:
+        """Return how many hypotheses there are."""
+        return sum(self._sizes.values())
+
+    @property
     def prior_entropy_bits(self) -> float:
         """Return the entropy before anything is measured."""
-        return _entropy(np.exp(self._log_prior))
+        whole = sum(_PRIOR[kind.value] for kind in self._sizes)
+        shares = {kind: _PRIOR[kind.value] / whole for kind in self._sizes}
+        return sum(shares[kind] * math.log2(n / shares[kind]) for kind, n in self._sizes.items())
 
     def answer(self, trials: Sequence[Trial]) -> Answer:
         """Return what is known after these observations."""
@@ -370,11 +387,23 @@ class Attribution:
 
     def _posterior(self, trials: Sequence[Trial]) -> tuple[Fit, Array]:
         if self._fitted is None or self._fitted[0] != trials:
-            fit = self._evidence.fit(self.causes, trials)
-            weighed = self._log_prior + fit.log_likelihoods
-            posterior: Array = np.exp(weighed - weighed.max())
-            self._fitted = list(trials), fit, posterior / posterior.sum()
+            found = self._fit(self._fixed, trials)
+            if Kind.THREE in self._sizes and len(self.together) > _MOST_OF_ALL:
+                blame = self._blame(found[1])
+                suspects = sorted(blame, key=lambda each: -blame[each])[:_SUSPECTS]
+                triples = (Cause(Kind.THREE, each) for each in combinations(sorted(suspects), 3))
+                found = self._fit([*self._fixed, *triples], trials)
+            self._fitted = list(trials), *found
         return self._fitted[1:]
+
+    def _fit(self, causes: Sequence[Cause], trials: Sequence[Trial]) -> tuple[Fit, Array]:
+        """Return what trials say of hypotheses, and the posterior of these."""
+        self.causes = causes
+        fit = self._evidence.fit(causes, trials)
+        prior = [_PRIOR[each.kind.value] / self._sizes[each.kind] for each in causes]
+        weighed = np.log(prior) + fit.log_likelihoods
+        posterior: Array = np.exp(weighed - weighed.max())
+        return fit, posterior / posterior.sum()
 
     def _blame(self, posterior: Array) -> dict[str, float]:
         blame = dict.fromkeys(self.together, 0.0)
@@ -450,23 +479,26 @@ class Attribution:
         return False
 
 
-def _hypotheses(packages: Sequence[str], kinds: frozenset[Kind]) -> tuple[list[Cause], Array]:
-    """Return all hypotheses and their log priors."""
-    pairs = list(combinations(packages, 2))
-    groups = {
-        Kind.NONE: [Cause(Kind.NONE)],
-        Kind.MANY: [Cause(Kind.MANY)] * (len(packages) > 2),
-        Kind.SINGLE: [Cause(Kind.SINGLE, (each,)) for each in packages],
-        Kind.TOGETHER: [Cause(Kind.TOGETHER, each) for each in pairs],
-        Kind.BOTH: [Cause(Kind.BOTH, each) for each in pairs],
+def _sizes(packages: int, kinds: frozenset[Kind]) -> dict[Kind, int]:
+    """Return how many hypotheses there are of each kind, of those kinds that have any."""
+    found = {
+        Kind.NONE: 1,
+        Kind.MANY: int(packages > 2),
+        Kind.SINGLE: packages,
+        Kind.TOGETHER: math.comb(packages, 2),
+        Kind.BOTH: math.comb(packages, 2),
+        Kind.THREE: math.comb(packages, 3),
     }
-    causes, prior = [], []
-    for kind, group in groups.items():
-        if kind in kinds:
-            causes += group
-            prior += [_PRIOR[kind.value] / len(group)] * len(group) if group else []
-    log_prior: Array = np.log(np.array(prior) / sum(prior))
-    return causes, log_prior
+    return {kind: count for kind, count in found.items() if kind in kinds and count}
+
+
+def _hypotheses(packages: Sequence[str], kinds: Iterable[Kind]) -> list[Cause]:
+    """Return the hypotheses of these kinds; triples only where there are few."""
+    sizes = {Kind.NONE: 0, Kind.MANY: 0, Kind.SINGLE: 1, Kind.TOGETHER: 2, Kind.BOTH: 2}
+    if len(packages) <= _MOST_OF_ALL:
+        sizes[Kind.THREE] = 3
+    known = [kind for kind in kinds if kind in sizes]
+    return [Cause(kind, each) for kind in known for each in combinations(packages, sizes[kind])]
 
 
 def stacks_of(trials: Iterable[Trial]) -> list[Hybrid]:

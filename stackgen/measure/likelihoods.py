@@ -122,6 +122,9 @@ class _TimingsFit:
         self._counts = np.bincount(self._cause_of, minlength=len(self._causes))
         self._first = np.array([index[c.packages[0]] if c.packages else 0 for _, _, c in columns])
         self._last = np.array([index[c.packages[-1]] if c.packages else 0 for _, _, c in columns])
+        three = [(n, c.packages) for n, (_, _, c) in enumerate(columns) if c.kind is Kind.THREE]
+        self._three = np.array([place for place, _ in three], dtype=np.intp)
+        self._of_three = np.array([[index[each] for each in names] for _, names in three])
         self._both = np.array([each.kind is Kind.BOTH for _, _, each in columns])
         self._silent = np.array([not each.packages for _, _, each in columns])
         self._many = np.array([each.kind is Kind.MANY for _, _, each in columns])
@@ -135,6 +138,8 @@ class _TimingsFit:
         first, last = present[:, self._first], present[:, self._last]
         part = np.where(self._both, (first + last) / 2, first * last)
         part[:, self._silent] = 0.0
+        if len(self._three):
+            part[:, self._three] = present[:, self._of_three].mean(axis=2)
         return part, np.where(self._both, first - last, 0.0)
 
     def _present(self, hybrids: Sequence[Hybrid]) -> Array:

@@ -72,7 +72,8 @@ def _answer(report: BisectReport) -> str:
             f"{name} {ratio:.3f} times ({low:.3f} to {high:.3f})"
             for name, low, ratio, high in report.shares
         )
-        return f"{names} are responsible for {does}, each for a part {certain}: {shares}."
+        parts = f": {shares}" if shares else ""
+        return f"{names} are responsible for {does}, each for a part {certain}{parts}."
     if report.answer is BisectAnswer.INVOLVED:
         others = "whether others do, too, is not decided"
         if report.partners:
@@ -135,7 +136,8 @@ def _ranking(report: BisectReport) -> list[tuple[str, str]]:
         "single": "alone",
         "together": "only together",
         "both": "each suffices" if report.failure else "each for a part",
-        "many": "more than two packages",
+        "three": "each for a part",
+        "many": "more packages than these",
         "none": "none of them",
     }
     return [

@@ -12,10 +12,11 @@ BISECT = "bisect"
 class BisectAnswer(str, Enum):
     """What a bisection comes to.
 
-    CULPRIT: one package. TOGETHER: two, whose new versions are both needed. BOTH: two, each of
-    which suffices or has an effect of its own. INVOLVED: a package takes part for certain; whether
-    others do is open. NO_DIFFERENCE: the bad stack is as good as the good one. NONE: the difference
-    is not of the packages. MANY: none of one or two packages explains what was measured.
+    CULPRIT: one package. TOGETHER: two, whose new versions are both needed. BOTH: two, or of times
+    three, each of which suffices or has an effect of its own. INVOLVED: a package takes part for
+    certain; whether others do is open. NO_DIFFERENCE: the bad stack is as good as the good one.
+    NONE: the difference is not of the packages. MANY: none of so few packages explains what was
+    measured.
     UNDECIDED: nothing is certain yet.
     """
 
@@ -46,7 +47,7 @@ class Change:
 class Hypothesis:
     """A possible cause with its posterior.
 
-    kind: ``single``, ``together``, ``both``, ``many`` or ``none``.
+    kind: ``single``, ``together``, ``both``, ``three``, ``many`` or ``none``.
     packages: those that always change together are joined by " and ".
     """
 
