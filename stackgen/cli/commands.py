@@ -82,18 +82,18 @@ class _Command(_Help, TyperCommand):
     describe: Callable[[str], str] | None = None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Keep what was given for the help, before typer loads what it takes to convert it."""
+        """Keep what was given for the help, before typer loads what it takes to convert it.
+
+        A value of the configuration that cannot be read is refused with the name of the file.
+        """
         ctx.meta["given"] = tuple(args)
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
         except typer.BadParameter as error:
             error.message = error.message.removeprefix("Value error, ")  # of pydantic
             if error.param is not None and _is_from_file(ctx, error.param):
                 raise _refused(error.param, error.message) from error
             raise
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command; a value of the configuration that cannot be read is refused by name."""
         parsers = getattr(self.callback, "parsers", {})
         for param in self.params:
             if param.name in parsers and _is_from_file(ctx, param):
@@ -101,7 +101,7 @@ class _Command(_Help, TyperCommand):
                     parsers[param.name](ctx.params[param.name])
                 except UsageError as error:
                     raise _refused(param, f"{error.what}: {error.why}") from error
-        return super().invoke(ctx)
+        return rest
 
     def get_help(self, ctx: Any) -> str:
         """Return the help, and what it says of a NAME."""
