@@ -2,13 +2,14 @@
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.measure import Design, controls, decided, fewest_blocks, plan_block, rank
-from stackgen.model.evidence import Ranked, Verdict
+from stackgen.model.evidence import Control, Ranked, Verdict
 from stackgen.model.inspections import Inspection, Observation, Outcome, Role
 from tests.samples import call, design, environment, inspection
 
@@ -153,6 +154,28 @@ def test_controls_fail_when_the_same_stack_differs_from_itself() -> None:
 
     assert judged(1.0) == [False]
     assert judged(1.1) == [True]
+
+
+def test_controls_of_one_kind_share_their_false_alarms() -> None:
+    """At 1 % each, a quiet campaign of five indicators would fail one time in twelve."""
+    others = [call(f"numpy/{name}") for name in ("sort", "fft", "ufunc", "reduction")]
+    calm = campaign({"2.0 twin": 1.0, "2.0": 1.0, "1.9": 1.0}, blocks=16)
+    calm = [replace(each, indicator_id=other.id) for other in others for each in calm]
+
+    def judged(twin: float, *, among: Sequence[Inspection]) -> Control:
+        seen = campaign({"2.0 twin": twin, "2.0": 1.0, "1.9": 1.0}, blocks=16)
+        calls = [MATMUL, *(others if among else ())]
+        return controls([*seen, *among], baseline=NEW.stack.id, calls=calls, pure=PURE)[0]
+
+    alone = ((factor, judged(factor, among=())) for factor in (1 + n / 2000 for n in range(200)))
+    factor, doubtful = next(
+        (factor, found) for factor, found in alone if 0.002 < (found.p_value or 0) < 0.01
+    )
+    assert doubtful.failed
+    among = judged(factor, among=calm)
+    assert among.p_value == doubtful.p_value
+    assert not among.failed
+    assert judged(1.1, among=calm).failed
 
 
 def test_more_stacks_need_stronger_evidence_each() -> None:

@@ -15,13 +15,13 @@ import pytest
 
 from stackgen.measure import INTERIM_ANALYSES, effect, p_value
 from stackgen.measure.noise import (
-    are_different,
     disturbance,
     indicator_noise,
     plain_spread,
     robust_spread,
     smallest_shown,
 )
+from stackgen.measure.ranking import are_different
 from stackgen.model.evidence import Verdict
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import Inspection, Observation, Role
@@ -85,7 +85,7 @@ def test_planted_at_the_stated_size_effects_are_found(name: str, blocks: int) ->
 @pytest.mark.parametrize("name", ["quiet", "busy"])
 def test_equal_runs_are_hardly_ever_called_different(name: str) -> None:
     called = [
-        are_different(p_value(contrasts), indicators=1)
+        are_different(p_value(contrasts), among=1)
         for indicator in INDICATORS
         for contrasts in equal_runs(name, indicator)
     ]
@@ -176,10 +176,10 @@ def test_equal_runs_that_differ_are_reported() -> None:
 
 
 def test_of_several_indicators_each_must_differ_more_clearly() -> None:
-    assert are_different(0.009, indicators=1)
-    assert not are_different(0.009, indicators=4)
-    assert are_different(0.002, indicators=4)
-    assert not are_different(None, indicators=1)
+    assert are_different(0.009, among=1)
+    assert not are_different(0.009, among=4)
+    assert are_different(0.002, among=4)
+    assert not are_different(None, among=1)
 
 
 def test_a_comparison_takes_three_runs_a_block_and_the_control_twice() -> None:

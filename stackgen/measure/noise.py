@@ -20,7 +20,7 @@ from stackgen.measure.effects import (
     effect,
     p_value,
 )
-from stackgen.measure.ranking import CONTROL_ALPHA, block_times
+from stackgen.measure.ranking import are_different, block_times
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
 from stackgen.model.reports.campaigns import DetectableEffect, Disturbance, IndicatorNoise
@@ -59,7 +59,7 @@ def indicator_noise(
     contrasts = block_contrasts(a_s=one, b_s=two) if one.keys() & two.keys() else ()
     run = {e.block for e in own if e.block > 0 and e.role in (Role.BASELINE, Role.TWIN)}
     p = p_value(contrasts)
-    differs = are_different(p, indicators=indicators)
+    differs = are_different(p, among=indicators)
     nothing = _nothing(contrasts, p if differs else None)
     block_s = _block_s(inspections, call, control) * len(run) / max(1, len(contrasts))
     return IndicatorNoise(
@@ -84,16 +84,6 @@ def _shown(contrasts: Sequence[float], block_s: float, seed: int) -> tuple[Detec
         DetectableEffect(blocks=blocks, effect=least, machine_s=blocks * block_s)
         for blocks, least in zip(INTERIM_ANALYSES, accumulate(effects, min), strict=True)
     )
-
-
-def are_different(p: float | None, *, indicators: int) -> bool:
-    """Return whether equal runs are shown to differ, on one of several indicators.
-
-    Args:
-        p: of "they are the same"; None where it is not known.
-        indicators: how many are judged together.
-    """
-    return p is not None and p < CONTROL_ALPHA / max(1, indicators)
 
 
 def _nothing(contrasts: Sequence[float], different: float | None) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -109,38 +109,60 @@ def controls(
     calls: Sequence[IndicatorCall],
     pure: IndicatorCall,
 ) -> tuple[Control, ...]:
-    """Judge the A/A pair of each indicator and the pure-Python pair, each at 1 %."""
+    """Judge the A/A pairs of all indicators, and the pure-Python pairs, each kind at 1 %.
+
+    Otherwise a quiet campaign of five indicators would fail one time in twelve (docs/adr/0033).
+    """
     series = all_times(inspections, exclude_disturbed(inspections).excluded)
-    found = []
-    for call in calls:
-        twins = series.get((call.id, baseline, True), {})
-        times = series.get((call.id, baseline, False), {})
-        found.append(_control(f"same stack twice: {call.label}", times, twins))
+    twins = [
+        _control(
+            f"same stack twice: {call.label}",
+            series.get((call.id, baseline, False), {}),
+            series.get((call.id, baseline, True), {}),
+        )
+        for call in calls
+    ]
     one = series.get((pure.id, baseline, False), {})
     others = {
         e.stack_id
         for e in inspections
         if e.indicator_id == pure.id and e.block > 0 and e.role is not Role.SEARCH
     }
-    for other in sorted(others - {baseline}):
-        two = series.get((pure.id, other, False), {})
-        found.append(_control(f"pure Python on equal Pythons: {pure.label}", one, two))
+    pairs = [
+        _control(
+            f"pure Python on equal Pythons: {pure.label}",
+            one,
+            series.get((pure.id, other, False), {}),
+        )
+        for other in sorted(others - {baseline})
+    ]
     if again := series.get((pure.id, baseline, True)):
-        found.append(_control(f"same stack twice: {pure.label}", again, one))
-    return tuple(found)
+        pairs.append(_control(f"same stack twice: {pure.label}", again, one))
+    return (*_judged(twins), *_judged(pairs))
 
 
 def _control(name: str, one: Times, two: Times) -> Control:
-    if not one.keys() & two.keys():
-        return Control(name=name, blocks=0, p_value=None, failed=False)
-    contrasts = block_contrasts(a_s=one, b_s=two)
-    p = p_value(contrasts)
-    return Control(
-        name=name,
-        blocks=len(contrasts),
-        p_value=p,
-        failed=p is not None and p < CONTROL_ALPHA,
-    )
+    """Return a control that is not judged yet."""
+    contrasts = block_contrasts(a_s=one, b_s=two) if one.keys() & two.keys() else []
+    p = p_value(contrasts) if contrasts else None
+    return Control(name=name, blocks=len(contrasts), p_value=p, failed=False)
+
+
+def _judged(found: Sequence[Control]) -> Iterator[Control]:
+    """Judge controls of one kind together."""
+    judged = sum(each.p_value is not None for each in found)
+    for each in found:
+        yield replace(each, failed=are_different(each.p_value, among=judged))
+
+
+def are_different(p: float | None, *, among: int) -> bool:
+    """Return whether equal runs are shown to differ, by one of several comparisons.
+
+    Args:
+        p: of "they are the same"; None where it is not known.
+        among: how many are judged together, at 1 % (Bonferroni).
+    """
+    return p is not None and p < CONTROL_ALPHA / max(1, among)
 
 
 def block_ratios(a: Times, b: Times) -> Times:
