@@ -102,6 +102,14 @@ def test_the_index_of_the_file_is_used_by_every_command_that_reads_one(
     assert found in done.stdout + done.stderr
 
 
+def test_nightly_names_what_its_watches_do_not_take_from_the_file(tmp_path: Path) -> None:
+    text = 'base = "3.12"\noffline = true\n[watch.team]\nrequirements = ["numpy"]\n'
+    (tmp_path / "stackgen.toml").write_text(text)
+    done = run(tmp_path, "nightly", "--check", "--watch", "other")
+    assert "Not used: base outside of the [watch.NAME] tables.\n" in done.stderr
+    assert done.returncode == 2
+
+
 def test_the_variable_of_an_option_is_shown_as_its_source(tmp_path: Path) -> None:
     done = run_command("config", "doctor", folder=tmp_path, environ={"STACKGEN_KB": "/own.db"})
     rows = [line.split() for line in done.stdout.splitlines()]

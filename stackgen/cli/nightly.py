@@ -111,10 +111,18 @@ _OF_EVERY_NIGHT = frozenset(
 
 
 def _refuse_measuring(context: typer.Context) -> None:
-    """Refuse options that say how to measure: without NAME, each table does."""
+    """Refuse options that say how to measure: without NAME, each table does.
+
+    Those of the file are for other commands, too; that they do not count here is reported.
+    """
+    unused = []
     for param in context.command.params:
         source = context.get_parameter_source(param.name or "")
-        if param.name in _OF_EVERY_NIGHT or source is None or source.name != "COMMANDLINE":
+        if param.name in _OF_EVERY_NIGHT or source is None:
+            continue
+        if source.name == "DEFAULT_MAP":
+            unused.append(max(param.opts, key=len).lstrip("-"))
+        if source.name != "COMMANDLINE":
             continue
         option = max(param.opts, key=len)
         raise UsageError(
@@ -122,6 +130,9 @@ def _refuse_measuring(context: typer.Context) -> None:
             why="without one, the [watch.NAME] tables of stackgen.toml say how to measure",
             fix=f"run: stackgen nightly NAME {option} ..., or change the table",
         )
+    if unused:
+        keys = ", ".join(unused)
+        typer.echo(f"Not used: {keys} outside of the [watch.NAME] tables.", err=True)
 
 
 def init(
