@@ -311,6 +311,13 @@ SEVERAL = advised(
         replace(ADVICE.advice.provenance[0], indicator="numpy/sort kind=quicksort"),
     ),
 )
+MIXED = advised(
+    SEVERAL,
+    answer=Answer.NO_DIFFERENCE,
+    lock=None,
+    changes=(),
+    effects=(*ADVICE.advice.effects, *report(SLOWER).ranking[0].effects),
+)
 UNKNOWN = advised(
     NOTHING,
     answer=Answer.UNKNOWN,
@@ -514,6 +521,7 @@ TEXTS = {
     "advice": advice_text(ADVICE),
     "advice-markdown": advice_markdown(ADVICE),
     "advice-nothing-faster": advice_text(NOTHING),
+    "advice-mixed": advice_text(MIXED),
     "advice-nothing-considered": advice_text(REFUSED),
     "advice-not-admitted": advice_text(NOT_ADMITTED),
     "advice-elsewhere": advice_text(ELSEWHERE),

@@ -21,7 +21,7 @@ from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
 from stackgen.model.reports.campaigns import NOISE
 
-DERIVATION = 2
+DERIVATION = 3
 OUTLINE = 1
 """Raise it whenever the same knowledge base would give another outline."""
 

@@ -104,8 +104,26 @@ def _answer(report: AdviceReport) -> list[str]:
         if report.kind is not AdviceType.PERFORMANCE:
             what = _BETTER[report.kind]
             return [f"Nothing that {what} than this lock is shown not to be slower."]
-        return ["No measurable difference: nothing is shown to be faster than this lock."]
+        return [_mixed(report) or _NOTHING_FASTER]
     return [_recommended(report)]
+
+
+_NOTHING_FASTER = "No measurable difference: nothing is shown to be faster than this lock."
+
+
+def _mixed(report: AdviceReport) -> str:
+    """Return what the best other stack is faster and slower on; "" where it is not both."""
+    found: dict[Verdict, list[str]] = {}
+    for effect, each in zip(report.advice.effects, report.advice.provenance, strict=True):
+        found.setdefault(effect.verdict, []).append(each.indicator.partition(" ")[0])
+    faster, slower = (", ".join(found.get(e, ())) for e in (Verdict.FASTER, Verdict.SLOWER))
+    if not (faster and slower):
+        return ""
+    return (
+        f"Nothing is recommended: the best other stack is faster on {faster}, but slower on "
+        f"{slower}. Your own program decides: stackgen explore --from {report.lockfile.path} "
+        '--pi-command "COMMAND"'
+    )
 
 
 _BETTER = {
