@@ -1,6 +1,7 @@
 """What nights find, of planted releases: states and decisions are real, campaigns are drawn."""
 
 import math
+import os
 import random
 import shlex
 from collections.abc import Callable
@@ -11,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from stackgen.campaign.backend import replica_folder
-from stackgen.commands.nightly import nightly
-from stackgen.errors import EngineError, EvidenceError, IndexUnavailableError
+from stackgen.commands.nightly import check, nightly
+from stackgen.errors import EngineError, EvidenceError, IndexUnavailableError, ResolutionError
 from stackgen.model.choices import ExecutorChoice
 from stackgen.model.findings import (
     Attribution,
@@ -37,6 +38,7 @@ from stackgen.nightly.site import LiveSite
 from stackgen.nightly.store import NightStore
 from stackgen.storage.paths import Paths
 from tests.campaign_requests import campaign_request
+from tests.local_index import Published, publish
 from tests.nights import MEASURE, WATCH, FakeSite, Nights, Planted, nights
 from tests.samples import FACTS
 from tests.test_virtualenvs import BASE
@@ -442,6 +444,20 @@ def test_two_nights_of_a_watch_never_overlap(tmp_path: Path) -> None:
     assert report.nights[0].outcome is NightOutcome.COULD_NOT_RUN
     assert "another night of this watch is under way" in report.summary
     assert not list(tmp_path.glob("*.prom"))  # the metrics are those of the other night
+
+
+def test_a_package_that_no_index_has_is_refused_before_a_base_is_made(tmp_path: Path) -> None:
+    index = publish(tmp_path, {"a": {"1.0": Published()}})
+    paths = Paths(cache=tmp_path / "cache", knowledge=tmp_path / "kb.db")
+    environ = {"PIP_INDEX_URL": index, "PIP_CONFIG_FILE": os.devnull}
+    watch = replace(
+        WATCH, vary=("missing",), bases=("no such base",), executor=ExecutorChoice.VIRTUALENV
+    )
+    report = nightly([watch], environ, NullProgress(), paths)
+    assert report.nights[0].outcome is NightOutcome.COULD_NOT_RUN
+    assert "there is no package missing: no index has it" in report.summary
+    with pytest.raises(ResolutionError, match="there is no package missing"):
+        check([watch], environ, NullProgress(), paths)
 
 
 def test_a_killed_night_is_made_up_for(week: Nights) -> None:

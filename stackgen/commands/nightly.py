@@ -19,10 +19,11 @@ from stackgen.campaign.options import (
 )
 from stackgen.campaign.program import read_program
 from stackgen.campaign.request import CampaignRequest, StackRequest
-from stackgen.campaign.user_input import read_measurement
+from stackgen.campaign.user_input import index_config, read_measurement
 from stackgen.commands.bisect import bisect
 from stackgen.commands.compare import measure_pair
 from stackgen.errors import EvidenceError, ResolutionError, StackgenError, UsageError
+from stackgen.index import PackageIndex
 from stackgen.measure import INTERIM_ANALYSES
 from stackgen.model.findings import (
     Attribution,
@@ -40,7 +41,7 @@ from stackgen.model.progress import Progress
 from stackgen.model.reports.bisect import BisectReport
 from stackgen.model.reports.campaigns import ExploreReport
 from stackgen.nightly.metrics import export_metrics
-from stackgen.nightly.night import Attribute, Night, first_page
+from stackgen.nightly.night import Attribute, Night, first_page, no_package
 from stackgen.nightly.releases import (
     EventKind,
     PackagePage,
@@ -149,6 +150,12 @@ def _nights(
     """Return the nights of a watch, one for each base; these share its budget."""
     ends, found = time.monotonic() + watch.budget_s, []
     store = open_store(paths)
+    try:
+        _refuse_unknown_packages(watch, store, paths, environ)
+    except UsageError:
+        raise
+    except StackgenError as error:
+        return [_not_run(watch, base, store, error) for base in watch.bases]
     for place, base in enumerate(watch.bases):
         began = time.monotonic()
         if interrupts.received():
@@ -194,6 +201,23 @@ def _with_findings_of_others(nights: list[NightReport], store: NightStore) -> li
         if night.outcome is NightOutcome.COULD_NOT_RUN and not night.open_findings:
             return [*nights[:place], replace(night, open_findings=missing), *nights[place + 1 :]]
     return nights
+
+
+def _refuse_unknown_packages(
+    watch: Watch, store: NightStore, paths: Paths, environ: Mapping[str, str]
+) -> None:
+    """Refuse what no index has before a first night makes a base, which takes minutes.
+
+    Raises:
+        IndexUnavailableError: an index cannot be reached.
+        ResolutionError: there is no such package.
+    """
+    if store.has_begun(watch):
+        return
+    with PackageIndex(index_config(watch.index, environ), paths.cache) as index:
+        for name, files in index.candidates_many(watch.specifiers).items():
+            if files is None:
+                raise no_package(name)
 
 
 def _site(
@@ -317,6 +341,7 @@ def check(
     plans = []
     for watch in watches:
         paths = find_paths(environ, kb=watch.kb) if watch.kb else kb
+        _refuse_unknown_packages(watch, open_store(paths), paths, environ)
         problems = []
         for target in (*watch.notify, *watch.metrics):
             try:

@@ -227,11 +227,7 @@ class Night:
         """
         for name, page in pages.items():
             if page is None:
-                raise ResolutionError(
-                    f"there is no package {name}",
-                    why="no index has it",
-                    fix="correct the requirement, or name an index in your pip configuration",
-                )
+                raise no_package(name)
         own = (self.watch, self.base, self.store)
         before = {
             name: first_page(*own, name, page, releases=self.releases)
@@ -769,6 +765,15 @@ class Night:
             budget_s=self.watch.budget_s,
             exit_code=code,
         )
+
+
+def no_package(name: str) -> ResolutionError:
+    """Return the error of a package that cannot be watched."""
+    return ResolutionError(
+        f"there is no package {name}",
+        why="no index has it",
+        fix="correct the requirement, or name an index in your pip configuration",
+    )
 
 
 def first_page(

@@ -13,6 +13,7 @@ from stackgen.errors import EvidenceError, StorageError, UsageError
 from stackgen.knowledge.database import open_database
 from stackgen.model.findings import Finding, FindingsReport, FindingState, FindingStatus
 from stackgen.nightly.releases import PackagePage
+from stackgen.nightly.watch import Watch
 from stackgen.storage.leases import Leases
 from stackgen.storage.paths import Paths
 from stackgen.storage.state import State, state_path
@@ -125,6 +126,12 @@ class NightStore:
         with State(self.path) as state:
             text = state.watch(self.knowledge_base, watch)
         return self._decoded(text, WatchState) if text else None
+
+    def has_begun(self, watch: Watch) -> bool:
+        """Return whether a watch had a night on any base."""
+        with State(self.path) as state:
+            known = state.watches(self.knowledge_base)
+        return any(each.startswith(f"{watch.name} | ") for each in known)
 
     def save(self, watch: str, content: WatchState) -> None:
         """Store the state of a watch in one transaction."""

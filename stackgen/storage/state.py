@@ -216,6 +216,10 @@ class State:
         query = "SELECT state FROM watches WHERE knowledge_base = ? AND watch = ?"
         return self._text(query, knowledge_base, watch)
 
+    def watches(self, knowledge_base: str) -> frozenset[str]:
+        """Return what was watched for at least one night."""
+        return self._ids("SELECT watch FROM watches WHERE knowledge_base = ?", knowledge_base)
+
     def put_watch(self, knowledge_base: str, watch: str, state: str) -> None:
         """Replace the state of what is watched."""
         self._write("INSERT OR REPLACE INTO watches VALUES (?, ?, ?)", knowledge_base, watch, state)
