@@ -257,6 +257,26 @@ def test_the_newest_release_that_disappears_for_a_night_is_found_again(week: Nig
     assert pairs[0] == pairs[1]  # its campaign, which is done
 
 
+def test_a_project_whose_releases_all_disappear_for_a_night_comes_back_as_it_was(
+    week: Nights,
+) -> None:
+    week.site.releases["b"]["1.1"] = Planted(breaks=Step.IMPORT)
+    week.run()
+    releases = dict(week.site.releases["b"])
+    week.site.releases["b"].clear()  # as where it is in quarantine (PEP 792)
+    report = week.run()
+    (title,) = (each.finding.title for each in week.store.findings())
+    assert report.events == ("b 1.0: gone", "b 1.1: gone", f"withdrawn: {title}")
+    week.site.releases["b"] |= releases
+    report = week.run()
+    assert report.events == (
+        "b 1.0: offered again",
+        "b 1.1: offered again",
+        "b 1.0 is back, with the same files: not measured again",
+    )
+    assert kinds(report) == [("b", "1.1", "broken", "import")]  # it counts again
+
+
 def test_a_yanked_release_whose_predecessor_cannot_be_had_stops_no_night(tmp_path: Path) -> None:
     usual = {"1.0": Planted(needs=("c",)), "2.0": Planted()}
     week = nights(tmp_path, b=usual, c={"1.0": Planted()})

@@ -250,12 +250,19 @@ class Night:
         """Note what happened, and queue what is to be measured."""
         for name, now in pages.items():
             before = self.state.pages.get(name, PackagePage(releases={}))
-            found = list(changes(name, before, now))
+            found = [self._known_before(each) for each in changes(name, before, now)]
             self.events += found
             for each in found:
                 self._note(each, now)
             if now is not None:
                 self.state.pages[name] = now
+
+    def _known_before(self, event: Event) -> Event:
+        """Return an event as it is: a release that disappeared for a while is no new one."""
+        package, version = event.package, event.version
+        known = (*self.state.gone.get(package, ()), *self.state.unusable.get(package, ()))
+        returned = event.kind is EventKind.RELEASED and version in known
+        return replace(event, kind=EventKind.BACK) if returned else event
 
     def _note(self, event: Event, page: PackagePage | None) -> None:
         own = [
@@ -265,13 +272,14 @@ class Night:
         ]
         unusable = self.state.unusable.setdefault(event.package, [])
         gone = self.state.gone.setdefault(event.package, {})
-        if event.kind in (EventKind.RELEASED, EventKind.UNYANKED) and page is not None:
+        offered = (EventKind.RELEASED, EventKind.BACK, EventKind.UNYANKED)
+        if event.kind in offered and page is not None:
             if event.version in unusable:
                 unusable.remove(event.version)
             was = gone.pop(event.version, "")
-            newest = Version(self.state.newest.get(event.package, event.version))
+            newest = self.state.newest.get(event.package)
             unchanged = was == page.releases[event.version].fitting
-            if unchanged and Version(event.version) < newest:
+            if unchanged and newest and Version(event.version) <= Version(newest):
                 self._restore(event.package, event.version)
             elif not own and not page.releases[event.version].yanked:
                 uploaded = page.releases[event.version].uploaded
@@ -298,6 +306,7 @@ class Night:
         for found in self._open():
             if (found.finding.package, found.finding.version) == (package, version):
                 self.store.close(found, f"the release is {why}", FindingStatus.WITHDRAWN)
+                self.notes.append(f"withdrawn: {found.finding.title}")
         rechecks = (package, version)
         self.state.recheck = [
             e for e in self.state.recheck if (e.finding.package, e.finding.version) != rechecks

@@ -22,6 +22,7 @@ class EventKind(str, Enum):
     """What happened to a package or a release."""
 
     RELEASED = "released"
+    BACK = "offered again"
     FILES = "new files"
     YANKED = "yanked"
     UNYANKED = "no longer yanked"
