@@ -260,15 +260,13 @@ def _version_effects(known: Knowledge, name: str, version: str) -> Iterator[tupl
             key: known.stacks[members[0]].lock.versions.get(name, "")
             for key, members in nodes.items()
         }
-        parts = {key: frozenset(key.split(", ")) for key in of}
         for component in graph.components:
-            own = [key for key in component if of[key] == version]
-            others = sorted({of[key] for key in component} - {version, ""})
-            for other in others:
-                pairs = [(a, b) for a in component if of[a] == other for b in own]
-                if not pairs:
-                    continue
-                one, two = min(pairs, key=lambda pair: (len(parts[pair[1]] - parts[pair[0]]), pair))
+            versions: dict[str, list[str]] = {}
+            for key in component:
+                versions.setdefault(of[key], []).append(key)
+            own = versions.get(version, [])
+            for other in sorted(versions.keys() - {version, ""} if own else ()):
+                one, two = _most_alike(versions[other], own, name)
                 if two not in graph.near(one):  # a fit takes longer
                     continue
                 fitted = graph.fit(one, None, of=[one, two])
@@ -283,6 +281,24 @@ def _version_effects(known: Knowledge, name: str, version: str) -> Iterator[tupl
                     fitted.basis(one, two).blocks,
                     ", ".join(also),
                 )
+
+
+def _most_alike(ones: Sequence[str], others: Sequence[str], name: str) -> tuple[str, str]:
+    """Return the pair of nodes of which the second has least that the first one does not have."""
+    parts = {key: frozenset(key.split(", ")) for key in (*ones, *others)}
+    # Those that differ in the package alone come first: large graphs have millions of pairs.
+    rest = {
+        key: frozenset(part for part in own if part.split(maxsplit=1)[0] != name)
+        for key, own in parts.items()
+    }
+    alike: dict[frozenset[str], str] = {}
+    for key in sorted(others):
+        alike.setdefault(rest[key], key)
+    pairs = [(key, alike[rest[key]]) for key in ones if rest[key] in alike]
+    if pairs:
+        return min(pairs)
+    every = ((one, other) for one in ones for other in others)
+    return min(every, key=lambda pair: (len(parts[pair[1]] - parts[pair[0]]), pair))
 
 
 def _apart(one: str, other: str) -> list[str]:

@@ -84,8 +84,9 @@ _OF_CAMPAIGN = (
 )
 _AMONG = "WHERE {} IN (SELECT value FROM json_each(:ids))"
 _STACKS = "SELECT * FROM stacks {} ORDER BY id"
-_PINS = "SELECT locks.id, artifact_key FROM locks JOIN lock_pins ON lock_key = locks.key {}"
-_PINNED = "WHERE key IN (SELECT artifact_key FROM ({}))"
+_LOCKS = "SELECT key, id FROM locks {}"
+_PINS = "SELECT lock_key, group_concat(artifact_key) FROM lock_pins {} GROUP BY lock_key"
+_PINNED = "WHERE key IN (SELECT artifact_key FROM lock_pins {})"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -569,16 +570,17 @@ class Database:
             self._connection.execute("ROLLBACK")
 
     def _locks(self, ids: Collection[str] | None) -> dict[str, list[Artifact]]:
-        which = "" if ids is None else _AMONG.format("locks.id")
+        which = "" if ids is None else _AMONG.format("id")
         wanted = {"ids": json.dumps([*(ids or ())])}
-        pins = _PINS.format(which)
-        used = _PINNED.format(pins.replace("locks.id, ", "")) if which else ""
+        names = dict(map(tuple, self._rows(_LOCKS.format(which), wanted)))
+        of = f"WHERE lock_key IN (SELECT key FROM locks {which})" if which else ""
+        used = _PINNED.format(of) if which else ""
         found = self._rows(f"SELECT * FROM artifacts {used}", wanted)  # noqa: S608 ours
-        keys = [row["key"] for row in found]
+        keys = [str(row["key"]) for row in found]
         artifacts = dict(zip(keys, self._read("artifacts", rows.artifact_of, found), strict=True))
         locks: dict[str, list[Artifact]] = {}
-        for lock, key in self._rows(pins, wanted):  # most locks have most in common
-            locks.setdefault(lock, []).append(artifacts[key])
+        for lock, pins in self._rows(_PINS.format(of), wanted):  # most locks have most in common
+            locks[names[lock]] = [artifacts[key] for key in pins.split(",")]
         for pinned in locks.values():
             pinned.sort(key=lambda each: each.name)
         return locks

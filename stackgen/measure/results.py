@@ -96,6 +96,7 @@ class Computed:
         raise ValueError("nothing was computed")
 
 
+NOTHING = Computed()
 Seen = Mapping[tuple[IndicatorId, StackId], Computed]
 
 
@@ -135,12 +136,12 @@ def deviations_in(
     """Return the same of what each stack computed (``by_place``)."""
     found: dict[StackId, list[Deviation]] = {}
     for indicator in (call.id for call in calls):
-        expected = seen.get((indicator, baseline), Computed())
+        expected = seen.get((indicator, baseline), NOTHING)
         if (own := not_repeatable(expected, indicator)) is not None:
             found.setdefault(baseline, []).append(own)
             continue
         for stack in stacks:
-            theirs = seen.get((indicator, stack), Computed())
+            theirs = seen.get((indicator, stack), NOTHING)
             if stack != baseline and (one := deviation(theirs, expected, indicator)) is not None:
                 found.setdefault(stack, []).append(one)
     return {stack: tuple(each) for stack, each in found.items()}
@@ -168,6 +169,8 @@ def deviation(theirs: Computed, expected: Computed, indicator: IndicatorId) -> D
     unstable = not_repeatable(theirs, indicator, tolerance=tolerance)
     if unstable is not None:
         return unstable
+    if theirs is expected:
+        return None
     own, right = theirs.median, expected.median
     measured = distance(own, right)
     if measured <= tolerance:
@@ -190,6 +193,8 @@ def not_repeatable(
         return None
     allowed = observed.allowed if tolerance is None else tolerance
     middle = observed.median
+    if len(observed.counts) == 1 and distance(middle, middle) <= allowed:
+        return None
     farthest = max((each for each, _ in observed.counts), key=lambda r: distance(r, middle))
     measured = distance(farthest, middle)
     if measured <= allowed:
