@@ -14,7 +14,7 @@ from stackgen.executors.machine import this_machine
 from stackgen.knowledge.database import Database, open_database
 from stackgen.knowledge.failures import FailureGroup, Trait, explain_failures, explain_results
 from stackgen.knowledge.judgement import Knowledge
-from stackgen.knowledge.loading import load_knowledge
+from stackgen.knowledge.loading import load_knowledge, without_collection
 from stackgen.measure.contrasts import CampaignContrasts
 from stackgen.model.evidence import CampaignIdentity
 from stackgen.model.identity import IndicatorId, StackId
@@ -174,6 +174,7 @@ def _machine_view(database: Database, machine: Machine) -> View:
 # One version
 
 
+@without_collection()
 def why(paths: Paths, pin: str) -> View:
     """Return what a version of a package does: its effects, failures it explains, conflicts.
 

@@ -1,6 +1,8 @@
 """What a knowledge base knows, loaded from its file: all of it, or the part around some locks."""
 
-from collections.abc import Collection, Container, Iterable, Sequence
+import gc
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from stackgen.knowledge import outline
@@ -27,6 +29,13 @@ def load_knowledge(
         locks: that are to be answered; of a large knowledge base only what that takes is loaded.
             Without locks, everything is.
     """
+    with without_collection():
+        return _load(database, machine, locks)
+
+
+def _load(
+    database: Database, machine: Machine, locks: Sequence[LockFile]
+) -> tuple[Knowledge, tuple[CampaignContrasts, ...], Container[CampaignId]]:
     calls = database.calls()
     part = _part(database, calls, locks) if locks else None
     found = database.derived(campaigns=None if part is None else part.campaigns)
@@ -45,6 +54,18 @@ def load_knowledge(
     if locks and part is None and _is_large(found):
         database.store_outline(outline.outlined(known))
     return known, found.contrasts, trusted
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Collect no cycles meanwhile: what is loaded stays, and grows by a million objects."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _part(

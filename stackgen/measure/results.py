@@ -142,7 +142,9 @@ def deviations_in(
             continue
         for stack in stacks:
             theirs = seen.get((indicator, stack), NOTHING)
-            if stack != baseline and (one := deviation(theirs, expected, indicator)) is not None:
+            if stack == baseline or theirs is expected:  # as of most stacks of a knowledge base
+                continue
+            if (one := deviation(theirs, expected, indicator)) is not None:
                 found.setdefault(stack, []).append(one)
     return {stack: tuple(each) for stack, each in found.items()}
 
@@ -169,8 +171,6 @@ def deviation(theirs: Computed, expected: Computed, indicator: IndicatorId) -> D
     unstable = not_repeatable(theirs, indicator, tolerance=tolerance)
     if unstable is not None:
         return unstable
-    if theirs is expected:
-        return None
     own, right = theirs.median, expected.median
     measured = distance(own, right)
     if measured <= tolerance:
