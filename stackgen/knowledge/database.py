@@ -573,14 +573,15 @@ class Database:
         which = "" if ids is None else _AMONG.format("id")
         wanted = {"ids": json.dumps([*(ids or ())])}
         names = dict(map(tuple, self._rows(_LOCKS.format(which), wanted)))
-        of = f"WHERE lock_key IN (SELECT key FROM locks {which})" if which else ""
+        of = f"WHERE lock_key IN (SELECT key FROM locks {which})" if which else ""  # noqa: S608 ours
         used = _PINNED.format(of) if which else ""
         found = self._rows(f"SELECT * FROM artifacts {used}", wanted)  # noqa: S608 ours
         keys = [str(row["key"]) for row in found]
         artifacts = dict(zip(keys, self._read("artifacts", rows.artifact_of, found), strict=True))
         locks: dict[str, list[Artifact]] = {}
         for lock, pins in self._rows(_PINS.format(of), wanted):  # most locks have most in common
-            locks[names[lock]] = [artifacts[key] for key in pins.split(",")]
+            if lock in names:
+                locks[names[lock]] = [artifacts[key] for key in pins.split(",")]
         for pinned in locks.values():
             pinned.sort(key=lambda each: each.name)
         return locks
