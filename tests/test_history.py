@@ -109,6 +109,7 @@ def test_the_knowledge_base_gives_releases_and_nights(
     found = history("NumPy", "sort", axis, paths)
     assert [each.label for each in found.points] == expected
     assert (found.indicator, found.machine) == (CALL.label, "a CPU")
+    assert history("NumPy", "folder/sort.py", axis, paths) == found
     with pytest.raises(EvidenceError, match="nothing was measured"):
         history("scipy", "numpy/sort", axis, paths)
 

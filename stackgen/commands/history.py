@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
@@ -26,7 +27,8 @@ def history(package: str, indicator: str, axis: HistoryAxis, paths: Paths) -> Hi
 
     One machine, base and indicator are shown: this machine where anything was measured on it, and
     of what there is the combination with most blocks; by night, the newest release of each day. The
-    indicator is its name, or the end of it; "" for the one with most blocks.
+    indicator is its name, the end of it, or the path of the user's own; "" for the one with most
+    blocks.
 
     Raises:
         EvidenceError: nothing of it was measured.
@@ -82,10 +84,11 @@ def _calls(database: Database, name: str, package: str) -> dict[IndicatorId, Ind
 
     A bare name that several have means that of the package.
     """
+    own_name = Path(name).stem if name.endswith(".py") else name
     found = {
         each.id: each
         for each in database.calls()
-        if not name or name in (each.indicator.name, each.indicator.name.rpartition("/")[2])
+        if not name or own_name in (each.indicator.name, each.indicator.name.rpartition("/")[2])
     }
     names = sorted({each.indicator.name for each in found.values()})
     own = [each for each in names if each.partition("/")[0] in package.split("-")]
