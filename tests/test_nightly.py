@@ -33,7 +33,7 @@ from stackgen.nightly.decide import (
     smallest_detectable,
 )
 from stackgen.nightly.night import CONFIRM, CONFIRM_AGAIN, FIRST, PERSIST
-from stackgen.nightly.releases import Pair
+from stackgen.nightly.releases import Pair, changes, package_page
 from stackgen.nightly.site import LiveSite
 from stackgen.nightly.store import NightStore
 from stackgen.storage.paths import Paths
@@ -41,6 +41,7 @@ from tests.campaign_requests import campaign_request
 from tests.local_index import Published, publish
 from tests.nights import MEASURE, WATCH, FakeSite, Nights, Planted, nights
 from tests.samples import FACTS
+from tests.spaces import TARGET, artifact
 from tests.test_virtualenvs import BASE
 
 NEEDS = ("b",)
@@ -203,6 +204,14 @@ def test_a_broken_release_is_left_out_and_its_successor_is_fixed(week: Nights) -
     report = week.run()
     assert kinds(report) == [("b", "2.1", "fixed again", "import")]
     assert report.examined[-1].previous == "1.0"
+
+
+def test_a_yank_is_reported_with_its_reason() -> None:
+    before = package_page([artifact("b", "1.0")], TARGET)
+    now = package_page([artifact("b", "1.0", yanked="loses data,\n often")], TARGET)
+    assert [each.text for each in changes("b", before, now)] == [
+        "b 1.0: yanked (loses data, often)"
+    ]
 
 
 def test_what_is_withdrawn_while_it_is_measured_is_no_finding(week: Nights) -> None:

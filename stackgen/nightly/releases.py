@@ -36,12 +36,13 @@ class ReleaseFiles:
     """The files of one release.
 
     fitting: digest of the names of those that can be installed on the base; "" where none can.
-    yanked: whether all of these are yanked (PEP 592).
+    yanked: whether all of these are yanked (PEP 592). reason: why; "" where the index has none.
     uploaded: when the first of them was, ISO 8601; "" where the index does not say.
     """
 
     fitting: str
     yanked: bool = False
+    reason: str = ""
     uploaded: str = ""
 
 
@@ -92,10 +93,12 @@ def package_page(
 def _release(files: Iterable[Artifact], tags: frozenset[str], python: str) -> ReleaseFiles:
     fitting = [each for each in files if _fits(each, tags, python)]
     names = "\n".join(sorted(each.filename for each in fitting))
+    reasons = [" ".join(each.yanked.split()) for each in fitting if each.yanked]
     uploads = sorted(each.uploaded for each in fitting if each.uploaded)
     return ReleaseFiles(
         fitting=hashlib.sha256(names.encode()).hexdigest()[:12] if fitting else "",
         yanked=bool(fitting) and all(each.yanked is not None for each in fitting),
+        reason=reasons[0] if reasons else "",
         uploaded=uploads[0] if uploads else "",
     )
 
@@ -128,7 +131,8 @@ def changes(name: str, before: PackagePage, now: PackagePage | None) -> Iterator
         elif version not in before.releases and not files.fitting:
             kind = EventKind.WAITING
         if kind is not None:
-            yield Event(kind=kind, package=name, version=version)
+            why = files.reason if kind is EventKind.YANKED else ""
+            yield Event(kind=kind, package=name, version=version, detail=why)
     for version, known in before.releases.items():
         if version not in now.releases and known.fitting:
             yield Event(kind=EventKind.GONE, package=name, version=version)
