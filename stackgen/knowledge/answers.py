@@ -344,7 +344,7 @@ class CaseAnswer:
                 self._effect(of, b, each.indicator_id, (each.ratio, low, high), basis.blocks)
             )
         found = [
-            self._provenance(effect, basis)
+            self._provenance(of, effect, basis)
             for effect, (_, basis) in zip(effects, compared, strict=True)
         ]
         return tuple(effects), tuple(found)
@@ -371,9 +371,10 @@ class CaseAnswer:
             smallest_detectable=max(1 + self.margin, ratio / low if low > 0 else math.inf),
         )
 
-    def _provenance(self, of: Effect, basis: Basis) -> Provenance:
+    def _provenance(self, candidate: Assessment, of: Effect, basis: Basis) -> Provenance:
         call = self.known.calls[of.indicator_id]
-        before, after = (self.known.stacks[each].lock.versions for each in (of.b, of.a))
+        before = self.known.stacks[of.b].lock.versions
+        after = self._stack(candidate).lock.versions
         path = [basis.steps[0].one, *(step.other for step in basis.steps)]
         cpus = dict.fromkeys(self._cpu(self.known.machines[m]) for m, _ in basis.machines)
         return Provenance(

@@ -2,9 +2,10 @@
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from stackgen.knowledge.equivalence import (
     Equivalence,
@@ -323,13 +324,26 @@ class Knowledge:
         return statistics.median(math.sqrt(r.covariance[0][0]) for r in self._rows[indicator])
 
     def standing(self, case: Case) -> Mapping[IndicatorId, Sequence[StackId]]:
-        """Return the measured stacks that stand for the versions of a case, by indicator."""
-        return {i: self.nodes.stacks[i][key] for i, key in case.current.items()}
+        """Return the measured stacks that stand for the versions of a case, the nearest first."""
+        return {
+            indicator: sorted(self.nodes.stacks[indicator][key], key=partial(self._unlike, case))
+            for indicator, key in case.current.items()
+        }
 
     def representative(self, case: Case) -> Stack:
-        """Return the measured stack that stands for the versions on most indicators."""
-        standing = [stack for own in self.standing(case).values() for stack in own]
-        return self.stacks[min(standing, key=lambda stack: (-standing.count(stack), stack))]
+        """Return the measured stack that stands for the versions on most indicators.
+
+        Of several, it is the nearest: its packages and its base are most like those of the case.
+        """
+        count = Counter(stack for own in self.standing(case).values() for stack in own)
+        nearest = min(count, key=lambda stack: (-count[stack], *self._unlike(case, stack)))
+        return self.stacks[nearest]
+
+    def _unlike(self, case: Case, stack: StackId) -> tuple[int, bool, StackId]:
+        """Return how little a stack is like a case."""
+        own = self.nodes.versions(stack)
+        other = sum(own.get(e) != case.versions.get(e) for e in own.keys() | case.versions.keys())
+        return other, self.stacks[stack].facts != case.facts, stack
 
     def judge(
         self,
