@@ -93,7 +93,8 @@ def test_the_knowledge_base_gives_releases_and_nights(
     with open_database(paths.knowledge) as database:
         database.add_machine(machine)
         database.add_indicator(CALL)
-        database.add_indicator(call("torch/sort"))  # another one of that name, of another package
+        other = call("torch/sort")  # of that name, but of another package; measured first
+        database.add_indicator(other)
         for each in (OLD, NEW):
             database.add_stack(each.stack)
         ids = {}
@@ -103,13 +104,14 @@ def test_the_knowledge_base_gives_releases_and_nights(
             )
             database.add_campaign(campaign, f"2026-01-0{1 + seed}T00:00:00+00:00")
             ids[name] = campaign.id
-        for place, seen in enumerate(SEEN):
+        others = [replace(each, indicator_id=other.id) for each in SEEN]
+        for place, seen in enumerate([*others, *SEEN]):
             own = replace(seen, campaign_id=ids[seen.campaign_id], machine_id=machine.id)
             database.add_inspection(replace(own, position=place))
-    found = history("NumPy", "sort", axis, paths)
-    assert [each.label for each in found.points] == expected
-    assert (found.indicator, found.machine) == (CALL.label, "a CPU")
-    assert history("NumPy", "folder/sort.py", axis, paths) == found
+    for name in ("sort", "folder/sort.py", ""):
+        found = history("NumPy", name, axis, paths)
+        assert [each.label for each in found.points] == expected
+        assert (found.indicator, found.machine) == (CALL.label, "a CPU")
     with pytest.raises(EvidenceError, match="nothing was measured"):
         history("scipy", "numpy/sort", axis, paths)
 

@@ -340,6 +340,7 @@ def test_a_name_that_fits_no_single_indicator_lists_those_there_are(wanted: str)
 def test_only_what_is_called_alike_is_listed() -> None:
     with pytest.raises(UsageError) as refused:
         find(PIS, "torch/matmull")
+    assert refused.value.why.startswith("the closest names are ")
     assert "torch/matmul" in str(refused.value)
     assert "numpy/sort" not in str(refused.value)
     with pytest.raises(UsageError, match=r"see what there is: stackgen pis"):

@@ -185,8 +185,9 @@ def test_a_size_is_read_as_people_write_it(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "GB", "-1GB", "20 parsecs", "20i", "1e9"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="cannot read the size"):
+    with pytest.raises(UsageError, match="cannot read the size") as refused:
         parse_size(text)
+    assert "--" not in refused.value.fix  # limits and budgets are sizes too, of other options
 
 
 def test_the_command_prunes_and_reports(tmp_path: Path) -> None:

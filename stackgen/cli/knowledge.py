@@ -57,7 +57,7 @@ def history(
     package: Annotated[str, typer.Argument(metavar="PACKAGE", help="As in tensorflow.")],
     pi: Annotated[
         str,
-        typer.Option(metavar="NAME", help="Indicator [default: the one with most blocks]."),
+        typer.Option(metavar="NAME", help="Indicator [default: the package's, with most blocks]."),
     ] = "",
     by: Annotated[
         HistoryAxis, typer.Option(help="Against releases, or against days (the newest release).")

@@ -28,7 +28,8 @@ def history(package: str, indicator: str, axis: HistoryAxis, paths: Paths) -> Hi
     One machine, base and indicator are shown: this machine where anything was measured on it, and
     of what there is the combination with most blocks; by night, the newest release of each day. The
     indicator is its name, the end of it, or the path of the user's own; "" for the one with most
-    blocks.
+    blocks, of the package's own where one of them was measured on that machine: what another
+    package does shows it least.
 
     Raises:
         EvidenceError: nothing of it was measured.
@@ -59,7 +60,14 @@ def history(package: str, indicator: str, axis: HistoryAxis, paths: Paths) -> Hi
             )
         groups = Counter(_group(each, stacks) for each in fresh)
         own = this_machine().id
-        shown = max(groups, key=lambda each: (each[0] == own, groups[each]))
+        shown = max(
+            groups,
+            key=lambda each: (
+                each[0] == own,
+                _is_of(calls[each[1]].indicator.name, name),
+                groups[each],
+            ),
+        )
         machines = {each.id: dict(each.identity) for each in database.machines()}
         chosen = [each for each in seen if _group(each, stacks) == shown]
     machine, call, where = shown
@@ -91,7 +99,7 @@ def _calls(database: Database, name: str, package: str) -> dict[IndicatorId, Ind
         if not name or own_name in (each.indicator.name, each.indicator.name.rpartition("/")[2])
     }
     names = sorted({each.indicator.name for each in found.values()})
-    own = [each for each in names if each.partition("/")[0] in package.split("-")]
+    own = [each for each in names if _is_of(each, package)]
     if name and len(own) == 1:
         names = own
         found = {key: each for key, each in found.items() if each.indicator.name == own[0]}
@@ -103,6 +111,11 @@ def _calls(database: Database, name: str, package: str) -> dict[IndicatorId, Ind
         )
     control = "python/pure"
     return {key: each for key, each in found.items() if name or each.indicator.name != control}
+
+
+def _is_of(indicator: str, package: str) -> bool:
+    """Return whether an indicator is of that package, or of the one that it distributes."""
+    return indicator.partition("/")[0] in package.split("-")
 
 
 def _group(inspection: Inspection, stacks: dict[StackId, Stack]) -> _Group:

@@ -378,7 +378,8 @@ def find(indicators: Iterable[Indicator], wanted: str, component: str | None = N
     ends = {name: name.rpartition("/")[2] for name in known}
     near = get_close_matches(wanted, sorted({*ends, *ends.values()}), n=3)
     if alike := names or [name for name in known if name in near or ends[name] in near]:
-        why = f"there are {', '.join(sorted(alike))}"
+        listed = ", ".join(sorted(alike))
+        why = f"there are {listed}" if names else f"the closest names are {listed}"
         fix = "give one of these names; stackgen pis says what each one measures"
     else:
         why, fix = f"there are {len(known)} others", "see what there is: stackgen pis"

@@ -267,6 +267,6 @@ def parse_size(text: str) -> int:
         raise UsageError(
             f"cannot read the size {text!r}",
             why="it is a number of bytes, or one that ends in kB, MB, GB, TB, MiB or GiB",
-            fix="give it as in: --keep 20GB",
+            fix="write it as in: 20GB, or: 512MiB",
         )
     return int(float(match[1]) * unit)
