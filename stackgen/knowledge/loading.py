@@ -18,6 +18,19 @@ from stackgen.model.reports.campaigns import NOISE
 from stackgen.model.stacks import PROGRAM, Machine
 
 
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Collect no cycles meanwhile: what is loaded stays, and grows by a million objects."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@without_collection()
 def load_knowledge(
     database: Database, machine: Machine, *, locks: Sequence[LockFile] = ()
 ) -> tuple[Knowledge, tuple[CampaignContrasts, ...], Container[CampaignId]]:
@@ -29,13 +42,6 @@ def load_knowledge(
         locks: that are to be answered; of a large knowledge base only what that takes is loaded.
             Without locks, everything is.
     """
-    with without_collection():
-        return _load(database, machine, locks)
-
-
-def _load(
-    database: Database, machine: Machine, locks: Sequence[LockFile]
-) -> tuple[Knowledge, tuple[CampaignContrasts, ...], Container[CampaignId]]:
     calls = database.calls()
     part = _part(database, calls, locks) if locks else None
     found = database.derived(campaigns=None if part is None else part.campaigns)
@@ -54,18 +60,6 @@ def _load(
     if locks and part is None and _is_large(found):
         database.store_outline(outline.outlined(known))
     return known, found.contrasts, trusted
-
-
-@contextmanager
-def without_collection() -> Iterator[None]:
-    """Collect no cycles meanwhile: what is loaded stays, and grows by a million objects."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _part(
