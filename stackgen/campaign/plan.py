@@ -24,7 +24,7 @@ from stackgen.campaign.sdist_wheels import refuse_unbuildable
 from stackgen.campaign.targets import refuse_any_python, refuse_python
 from stackgen.campaign.user_input import beside_compared, index_config, open_index
 from stackgen.index import PackageIndex
-from stackgen.locks.reading import admits_python
+from stackgen.locks.reading import suits_python
 from stackgen.measure.bandit import BLOCK
 from stackgen.model.choices import Order
 from stackgen.model.inspections import IndicatorCall
@@ -100,7 +100,7 @@ def open_campaign(
             paths,
             progress,
             make=not request.dry_run,
-            admits=partial(admits_python, lockfile) if lockfile else any_python,
+            admits=partial(suits_python, lockfile) if lockfile else any_python,
             replica=request.replica,
         ) as backend,
         limited_to(request.processors.build_cpus),

@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
+from urllib.parse import unquote, urlsplit
 
 from packaging.markers import InvalidMarker, Marker
 from packaging.requirements import InvalidRequirement, Requirement
@@ -102,11 +103,23 @@ def hashes_of(files: object, name: str) -> tuple[str, ...]:
     return tuple(text(each.get("hash"), f"a hash of {name}") for each in found)
 
 
+def wheels_of(files: object, name: str) -> Iterator[str]:
+    """Yield the names of the wheels among a package's files, each of which is a table.
+
+    Locks give a file's name (Poetry, PDM), its address (uv, PDM) or its path (uv).
+    """
+    for each in tables(files, f"the files of {name}"):
+        places = (text(each.get(key), f"a file of {name}") for key in ("file", "url", "path"))
+        names = (unquote(urlsplit(place).path).rpartition("/")[2] for place in places)
+        yield from (found for found in names if found.endswith(".whl"))
+
+
 def package(
     *,
     name: str,
     version: str,
     hashes: Iterable[str] = (),
+    wheels: Iterable[str] = (),
     marker: str = "",
     extras: Iterable[str] = (),
     direct: bool = False,
@@ -124,6 +137,7 @@ def package(
         name=canonicalize_name(name),
         version=_version(name, version),
         hashes=tuple(sorted(found)),
+        wheels=tuple(wheels),
         marker=checked_marker(name, marker),
         extras=tuple(sorted(extras)),
         direct=direct,

@@ -140,6 +140,7 @@ def _package(
         name=name,
         version=version,
         hashes=fields.hashes_of(files, name),
+        wheels=fields.wheels_of(files, name),
         marker=marker,
         extras=_extras(entry),
         direct=group == "default" and canonicalize_name(name) in fields.names_of(requirements),

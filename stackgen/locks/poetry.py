@@ -97,6 +97,7 @@ def _packages(
             name=name,
             version=fields.text(entry.get("version"), f"the version of {name}"),
             hashes=fields.hashes_of(files, name),
+            wheels=fields.wheels_of(files, name),
             marker=place.marker,
             direct=place.group == "default" and canonicalize_name(name) in direct,
             group=place.group,

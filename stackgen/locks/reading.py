@@ -5,13 +5,14 @@ Each format is read by its module; files of other tools are named.
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Protocol
 
 from packaging.markers import Marker
 from packaging.pylock import Package, Pylock, PylockValidationError
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import canonicalize_name
+from packaging.tags import compatible_tags, cpython_tags
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from stackgen.errors import UsageError
 from stackgen.locks import conda, fields, pdm, pipfile, poetry, requirements, uv
@@ -284,6 +285,7 @@ def _package(package: Package, default_groups: frozenset[str]) -> LockedPackage:
         name=package.name,
         version=str(package.version),
         hashes=[f"sha256:{f.hashes['sha256']}" for f in files if "sha256" in f.hashes],
+        wheels=[each.filename for each in package.wheels or ()],
         marker=marker,
         group=_group(marker, default_groups),
     )
@@ -329,9 +331,7 @@ def admits_python(lockfile: LockFile, python: str) -> bool:
     One whose packages are all for other Pythons does not, whatever its range says. A marker that
     names the system or the implementation as well decides nothing here.
     """
-    minor = ".".join(python.split(".")[:2])
-    markers = (("python_full_version", python), ("python_version", minor))
-    target = Target(python=python, markers=markers, tags=())
+    target = _any_platform(python)
     if lockfile.packages and not any(
         _NOT_PYTHON.search(each.marker) or _holds(each.marker, target) for each in lockfile.packages
     ):
@@ -340,7 +340,49 @@ def admits_python(lockfile: LockFile, python: str) -> bool:
         specifier = SpecifierSet(lockfile.requires_python)
     except InvalidSpecifier:
         return True
+    minor = ".".join(python.split(".")[:2])
     return specifier.contains(python, prereleases=True) or specifier.contains(minor)
+
+
+def _any_platform(python: str) -> Target:
+    minor = ".".join(python.split(".")[:2])
+    markers = (("python_full_version", python), ("python_version", minor))
+    return Target(python=python, markers=markers, tags=())
+
+
+def suits_python(lockfile: LockFile, python: str) -> bool:
+    """Return whether a lock admits a Python, and has wheels for it of what it names wheels of.
+
+    A lock for 3.12 and later admits a Python that came after its packages.
+    """
+    if not admits_python(lockfile, python):
+        return False
+    target = _any_platform(python)
+    fitting = _without_platforms(python)
+    return all(
+        any(_fits(wheel, fitting) for wheel in each.wheels)
+        for each in lockfile.packages
+        if each.wheels and each.group == "default" and _holds(each.marker, target)
+    )
+
+
+def _without_platforms(python: str) -> frozenset[tuple[str, str]]:
+    """Return what a version of CPython can load: interpreters and binary interfaces of wheels."""
+    major, minor = map(int, python.split(".")[:2])
+    own = f"cp{major}{minor}"
+    tags = [
+        *cpython_tags((major, minor), [own, f"{own}m"], ["any"]),
+        *compatible_tags((major, minor), own, ["any"]),
+    ]
+    return frozenset((tag.interpreter, tag.abi) for tag in tags)
+
+
+def _fits(wheel: str, fitting: Container[tuple[str, str]]) -> bool:
+    try:
+        _, _, _, tags = parse_wheel_filename(wheel)
+    except InvalidWheelFilename:
+        return True
+    return any((tag.interpreter, tag.abi) in fitting for tag in tags)
 
 
 def in_target(lockfile: LockFile, target: Target) -> tuple[LockedPackage, ...]:

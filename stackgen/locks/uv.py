@@ -105,6 +105,7 @@ def _package(entry: Table, where: tuple[str, str], direct: frozenset[str]) -> Lo
         name=name,
         version=version,
         hashes=[fields.text(file.get("hash"), f"a hash of {name}") for file in (*files, sdist)],
+        wheels=fields.wheels_of(entry.get("wheels"), name),
         marker=marker,
         direct=group == "default" and canonicalize_name(name) in direct,
         group=group,

@@ -141,6 +141,7 @@ class LockedPackage:
     unless: a PEP 508 marker under which another version of the lock takes its place, or "".
     direct: whether the user requires it (False where the lock does not say).
     group: "default", "dev", or the name of another dependency group.
+    wheels: file names of its wheels, where the lock names files.
     """
 
     name: str
@@ -151,6 +152,7 @@ class LockedPackage:
     extras: tuple[str, ...] = ()
     direct: bool = False
     group: str = "default"
+    wheels: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 import codecs
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.errors import UsageError
-from stackgen.locks.reading import admits_python, decode_text, in_target, read_lock
+from stackgen.locks.reading import (
+    admits_python,
+    decode_text,
+    in_target,
+    read_lock,
+    suits_python,
+)
 from stackgen.model.packages import LockedPackage, LockFile
 from tests.locks.samples import TARGET, target, text
 
@@ -486,3 +493,37 @@ def test_a_lock_whose_packages_are_for_other_pythons_does_not_admit_one(
     packages = (LockedPackage(name="numpy", version="1.26.4", marker=marker),)
     lockfile = LockFile(path="p", format="pylock", packages=packages, requires_python=requires)
     assert [p for p in ("3.9", "3.11.2", "3.12") if admits_python(lockfile, p)] == admitted
+
+
+@pytest.mark.parametrize(
+    ("name", "suited"),
+    [
+        ("poetry2/poetry.lock", ["3.10", "3.11.2"]),
+        ("uv/uv.lock", ["3.11.2"]),
+        ("uv/pylock.toml", ["3.11.2"]),
+        ("pipenv/Pipfile.lock", ["3.10", "3.11.2", "3.14"]),  # it names no files
+    ],
+)
+def test_a_lock_suits_the_pythons_that_its_wheels_are_for(name: str, suited: list[str]) -> None:
+    """A range of Pythons alone would admit some that TensorFlow 2.12.1 never had wheels for."""
+    lockfile = replace(read(name), requires_python=">=3.10")
+    assert all(admits_python(lockfile, each) for each in ("3.10", "3.11.2", "3.14"))
+    assert [p for p in ("3.10", "3.11.2", "3.14") if suits_python(lockfile, p)] == suited
+
+
+@pytest.mark.parametrize(
+    ("wheel", "suited"),
+    [
+        ("a-1-py3-none-any.whl", True),
+        ("a-1-cp312-cp312-manylinux_2_17_x86_64.whl", True),
+        ("a-1-cp39-abi3-manylinux_2_17_x86_64.whl", True),
+        ("a-1-cp313-abi3-manylinux_2_17_x86_64.whl", False),
+        ("a-1-cp311-cp311-manylinux_2_17_x86_64.whl", False),
+        ("a-1-cp312-cp312t-manylinux_2_17_x86_64.whl", False),
+        ("unreadable.whl", True),
+    ],
+)
+def test_what_a_wheel_is_for_is_read_off_its_name(wheel: str, suited: bool) -> None:
+    packages = (LockedPackage(name="a", version="1", wheels=(wheel,)),)
+    lockfile = LockFile(path="p", format="uv", packages=packages)
+    assert suits_python(lockfile, "3.12.1") is suited
