@@ -38,10 +38,10 @@ from stackgen.campaign.user_input import index_config
 from stackgen.index import PackageIndex
 from stackgen.measure.attribution import (
     POSTERIOR,
-    Answer,
-    Attribution,
+    CauseKind,
+    CulpritAnswer,
+    CulpritSearch,
     Hybrid,
-    Kind,
     Trial,
 )
 from stackgen.measure.likelihoods import Timings
@@ -200,8 +200,8 @@ def ours(truth: World, seed: int) -> Outcome:
     evidence = Timings(
         effect=truth.estimate, effect_sd=spread, noise_sd=1.0, freedom=15, build_sd=OFFSET
     )
-    search = Attribution(truth.rules, evidence, build_cost=BUILD_COST, seed=seed)
-    named: tuple[int, Answer] | None = None
+    search = CulpritSearch(truth.rules, evidence, build_cost=BUILD_COST, seed=seed)
+    named: tuple[int, CulpritAnswer] | None = None
     while True:
         trials = [
             Trial(hybrid=hybrid, reference=reference, log_contrasts=tuple(seen))
@@ -227,17 +227,20 @@ def ours(truth: World, seed: int) -> Outcome:
     )
 
 
-def _verdict(truth: World, search: Attribution, answer: Answer) -> str:
+def _verdict(truth: World, search: CulpritSearch, answer: CulpritAnswer) -> str:
     """Return "right", "part" (true, and says that others may take part), "wrong", "undecided"."""
     kind = {
-        "single": Kind.SINGLE, "together": Kind.TOGETHER, "three": Kind.THREE, "none": Kind.NONE,
-    }  # fmt: skip
-    wanted = kind.get(truth.name, Kind.BOTH)
+        "single": CauseKind.SINGLE,
+        "together": CauseKind.TOGETHER,
+        "three": CauseKind.THREE,
+        "none": CauseKind.NONE,
+    }
+    wanted = kind.get(truth.name, CauseKind.BOTH)
     culprits = {
         first for first, names in search.together.items() if set(names) & set(truth.culprits)
     }
-    if len(culprits) == 1 and wanted is not Kind.NONE:
-        wanted = Kind.SINGLE  # both always change together
+    if len(culprits) == 1 and wanted is not CauseKind.NONE:
+        wanted = CauseKind.SINGLE  # both always change together
     if answer.none_fits:
         return "right" if truth.name == "three" else "undecided"
     if answer.causes:

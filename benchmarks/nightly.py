@@ -26,8 +26,8 @@ from scipy.stats import mannwhitneyu, ttest_ind
 from stackgen.measure import INTERIM_ANALYSES
 from stackgen.nightly.decide import (
     CONFIRM_ALPHA,
-    Measured,
-    Quantity,
+    ComparedQuantity,
+    PairResult,
     Series,
     confirmed,
     flagged,
@@ -86,29 +86,29 @@ def campaign(world: World, dice: random.Random) -> Iterator[list[Times]]:
         yield found
 
 
-def measured(found: Sequence[Times], dice: random.Random) -> Measured:
+def measured(found: Sequence[Times], dice: random.Random) -> PairResult:
     """Return the campaign as a night sees it, with an import that does not differ."""
     series = [
         Series(
-            quantity=Quantity.TIME,
+            quantity=ComparedQuantity.TIME,
             measure=f"indicator {place}",
             contrasts=tuple(a - b for a, b in zip(old, new, strict=True)),
         )
         for place, (old, new) in enumerate(found)
     ]
     blocks = len(found[0][0])
-    for quantity, noise in ((Quantity.IMPORT, 0.05), (Quantity.MEMORY, 0.002)):
+    for quantity, noise in ((ComparedQuantity.IMPORT, 0.05), (ComparedQuantity.MEMORY, 0.002)):
         drawn = tuple(dice.gauss(0, noise) for _ in range(blocks))
         series.append(Series(quantity=quantity, measure=quantity.value, contrasts=drawn))
-    return Measured(series=tuple(series), blocks=blocks)
+    return PairResult(series=tuple(series), blocks=blocks)
 
 
 def whole(
     world: World, dice: random.Random, alpha: float | None = None
-) -> tuple[Measured, list[Times]]:
+) -> tuple[PairResult, list[Times]]:
     """Return a campaign at the interim analysis at which a night would end it."""
     found: list[Times] = []
-    last = Measured()
+    last = PairResult()
     for found in campaign(world, dice):
         last = measured(found, dice)
         if is_settled(last, detect=0.05, alpha=alpha):

@@ -13,11 +13,11 @@ from stackgen.errors import ResolutionError, StackgenError
 from stackgen.model.findings import NightReport
 from stackgen.model.progress import NullProgress
 from stackgen.nightly.decide import (
+    ComparedQuantity,
     Failure,
-    Measured,
-    Quantity,
+    FailureStep,
+    PairResult,
     Series,
-    Step,
     is_settled,
 )
 from stackgen.nightly.night import Attribute, Night, Stage, no_attribution
@@ -42,7 +42,7 @@ class Planted:
     needs: tuple[str, ...] = ()
     fits: bool = True
     yanked: bool = False
-    breaks: Step | None = None
+    breaks: FailureStep | None = None
     wrong: bool = False
     memory: float = 1.0
     megabytes: int = 10
@@ -68,7 +68,7 @@ class FakeSite:
     blocks: int = 26
     takes_s: float = 10.0
     now: float = 0.0
-    troubles: list[StackgenError | Measured | None] = field(default_factory=list)
+    troubles: list[StackgenError | PairResult | None] = field(default_factory=list)
     during: list[tuple[str, str, Planted | None]] = field(default_factory=list)
     campaigns: list[tuple[Pair, Stage]] = field(default_factory=list)
     dies_at: int | None = None
@@ -126,7 +126,7 @@ class FakeSite:
                     raise ResolutionError(f"no {name}", why=f"{name} needs {text}", fix="")
         return found
 
-    def measure(self, pair: Pair, stage: Stage, budget_s: float) -> Measured:
+    def measure(self, pair: Pair, stage: Stage, budget_s: float) -> PairResult:
         if len(self.campaigns) == self.dies_at:
             raise KeyboardInterrupt
         self.campaigns.append((pair, stage))
@@ -145,30 +145,30 @@ class FakeSite:
     def command(self, pair: Pair) -> str:
         return f"stackgen compare {dict(pair.old)} {dict(pair.new)}"
 
-    def _drawn(self, pair: Pair, stage: Stage) -> Measured:
+    def _drawn(self, pair: Pair, stage: Stage) -> PairResult:
         old, new = (
             [self.releases[name][version] for name, version in sorted(each.items())]
             for each in (pair.old, pair.new)
         )
         for each in new:
             if each.breaks is not None:
-                return Measured(
+                return PairResult(
                     failures=(Failure(is_new=True, step=each.breaks, reason="it fails"),)
                 )
         dice = random.Random(f"{pair}{stage}")
         from math import log, prod
 
-        def series(quantity: Quantity, measure: str, change: float) -> Series:
+        def series(quantity: ComparedQuantity, measure: str, change: float) -> Series:
             drawn = (log(change) + dice.gauss(0, self.noise) for _ in range(self.blocks))
             return Series(quantity=quantity, measure=measure, contrasts=tuple(drawn))
 
         time = prod(e.time_in(pair.old) for e in old) / prod(e.time_in(pair.new) for e in new)
         memory = prod(e.memory for e in old) / prod(e.memory for e in new)
-        measured = Measured(
+        measured = PairResult(
             series=(
-                series(Quantity.TIME, MEASURE, time),
-                series(Quantity.IMPORT, "import time", 1.0),
-                series(Quantity.MEMORY, "import memory", memory),
+                series(ComparedQuantity.TIME, MEASURE, time),
+                series(ComparedQuantity.IMPORT, "import time", 1.0),
+                series(ComparedQuantity.MEMORY, "import memory", memory),
             ),
             different=((MEASURE, "0.5 apart"),)
             if any(e.wrong for e in new) and not any(e.wrong for e in old)

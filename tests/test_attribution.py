@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from stackgen.measure.attribution import (
-    Answer,
-    Attribution,
     Cause,
+    CauseKind,
+    CulpritAnswer,
+    CulpritSearch,
     Hybrid,
-    Kind,
     Trial,
 )
 from stackgen.measure.likelihoods import Failures, Timings
@@ -42,10 +42,10 @@ def timings(effect: float = 0.1) -> Timings:
 
 def attribute(
     space: Needs, effect: Callable[[Hybrid], float], *, prior: Timings | None = None, most: int = 60
-) -> tuple[Answer, list[Trial]]:
+) -> tuple[CulpritAnswer, list[Trial]]:
     """Measure what is proposed until there is an answer, or no more blocks."""
     dice = random.Random(3)
-    search = Attribution(space, prior or timings(), build_cost=3, seed=1)
+    search = CulpritSearch(space, prior or timings(), build_cost=3, seed=1)
     builds: list[Trial] = []
     blocks: dict[tuple[Hybrid, Hybrid], list[float]] = {}
     offsets: dict[Hybrid, float] = {}
@@ -69,13 +69,13 @@ def attribute(
 
 
 CASES: list[tuple[Callable[[Hybrid], float], Cause]] = [
-    (lambda new: 0.1 * ("b" in new), Cause(Kind.SINGLE, ("b",))),
-    (lambda new: 0.08 * ("b" in new), Cause(Kind.SINGLE, ("b",))),
-    (lambda new: 0.1 * ("a" in new and "c" in new), Cause(Kind.TOGETHER, ("a", "c"))),
-    (lambda new: 0.05 * ("a" in new) + 0.05 * ("d" in new), Cause(Kind.BOTH, ("a", "d"))),
-    (lambda new: 0.15 * ("a" in new) - 0.05 * ("d" in new), Cause(Kind.BOTH, ("a", "d"))),
-    (lambda new: 0.04 * len(new - {"b"}), Cause(Kind.THREE, ("a", "c", "d"))),
-    (lambda new: 0.0 * len(new), Cause(Kind.NONE)),
+    (lambda new: 0.1 * ("b" in new), Cause(CauseKind.SINGLE, ("b",))),
+    (lambda new: 0.08 * ("b" in new), Cause(CauseKind.SINGLE, ("b",))),
+    (lambda new: 0.1 * ("a" in new and "c" in new), Cause(CauseKind.TOGETHER, ("a", "c"))),
+    (lambda new: 0.05 * ("a" in new) + 0.05 * ("d" in new), Cause(CauseKind.BOTH, ("a", "d"))),
+    (lambda new: 0.15 * ("a" in new) - 0.05 * ("d" in new), Cause(CauseKind.BOTH, ("a", "d"))),
+    (lambda new: 0.04 * len(new - {"b"}), Cause(CauseKind.THREE, ("a", "c", "d"))),
+    (lambda new: 0.0 * len(new), Cause(CauseKind.NONE)),
 ]
 
 
@@ -96,8 +96,8 @@ def test_the_effect_is_stated_with_its_deviation() -> None:
 def test_packages_that_always_change_together_are_one() -> None:
     space = Needs(needs={"a": "b", "b": "a"})
     answer, builds = attribute(space, lambda new: 0.1 * ("a" in new))
-    assert answer.causes == (Cause(Kind.SINGLE, ("a",)),)
-    assert Attribution(space, timings(), build_cost=3, seed=1).together["a"] == ("a", "b")
+    assert answer.causes == (Cause(CauseKind.SINGLE, ("a",)),)
+    assert CulpritSearch(space, timings(), build_cost=3, seed=1).together["a"] == ("a", "b")
     assert all(("a" in each.hybrid) == ("b" in each.hybrid) for each in builds)
 
 
@@ -105,7 +105,7 @@ def test_a_package_that_is_never_new_without_another_is_named_with_it() -> None:
     space = Needs(needs={"a": "b"})
     answer, _ = attribute(space, lambda new: 0.3 * ("a" in new), prior=timings(0.3))
     named = [(each.kind, each.packages) for each in answer.causes]
-    assert named == [(Kind.SINGLE, ("a",)), (Kind.TOGETHER, ("a", "b"))]
+    assert named == [(CauseKind.SINGLE, ("a",)), (CauseKind.TOGETHER, ("a", "b"))]
     assert answer.responsible == ("a",)
 
 
@@ -125,7 +125,7 @@ def test_nothing_is_named_before_the_bad_stack_was_measured_again() -> None:
     whole = [each for each in builds if bad in (each.hybrid, each.reference)]
     assert sum(len(each.log_contrasts) for each in whole) >= timings().confirming
     without = [each for each in builds if each not in whole]
-    assert not Attribution(Needs(), timings(), build_cost=3, seed=1).answer(without).causes
+    assert not CulpritSearch(Needs(), timings(), build_cost=3, seed=1).answer(without).causes
 
 
 def test_shares_of_two_packages_are_stated() -> None:
@@ -143,14 +143,14 @@ def test_effects_of_all_packages_are_blamed_on_none() -> None:
 
 
 def test_nothing_measured_names_no_package() -> None:
-    search = Attribution(Needs(), timings(), build_cost=3, seed=0)
+    search = CulpritSearch(Needs(), timings(), build_cost=3, seed=0)
     assert search.answer([]).causes == ()
     assert search.answer([]).entropy_bits == pytest.approx(search.prior_entropy_bits)
 
 
 def test_the_order_of_builds_does_not_matter() -> None:
     _, builds = attribute(Needs(), lambda new: 0.1 * ("b" in new))
-    search = Attribution(Needs(), timings(), build_cost=3, seed=0)
+    search = CulpritSearch(Needs(), timings(), build_cost=3, seed=0)
     one, other = search.answer(builds), search.answer(builds[::-1])
     assert one.posterior == pytest.approx(other.posterior)
     assert one.causes == other.causes
@@ -159,7 +159,7 @@ def test_the_order_of_builds_does_not_matter() -> None:
 def test_a_flaky_failure_is_attributed() -> None:
     dice = random.Random(5)
     space = Needs(needs={"c": "d"})
-    search = Attribution(space, Failures(), build_cost=3, seed=2)
+    search = CulpritSearch(space, Failures(), build_cost=3, seed=2)
     counts: dict[Hybrid, list[int]] = {}
     for _ in range(60):
         builds = _runs(counts)
@@ -170,7 +170,7 @@ def test_a_flaky_failure_is_attributed() -> None:
         fails = "d" in hybrid and dice.random() < 0.6
         counts.setdefault(hybrid, [0, 0])[0 if fails else 1] += 1
     # That c fails as well cannot be told: it needs d.
-    assert answer.causes == (Cause(Kind.SINGLE, ("d",)), Cause(Kind.BOTH, ("c", "d")))
+    assert answer.causes == (Cause(CauseKind.SINGLE, ("d",)), Cause(CauseKind.BOTH, ("c", "d")))
 
 
 def _runs(counts: Mapping[Hybrid, Sequence[int]]) -> list[Trial]:
@@ -184,18 +184,18 @@ def test_the_first_bad_release_is_found() -> None:
     # Each step to the next release is a package that needs the step before.
     steps = tuple(f"2.{number}" for number in range(1, 9))
     space = Needs(packages=steps, needs=dict(zip(steps[1:], steps, strict=False)))
-    search = Attribution(space, timings(), build_cost=3, seed=0, kinds=(Kind.SINGLE,))
+    search = CulpritSearch(space, timings(), build_cost=3, seed=0, kinds=(CauseKind.SINGLE,))
     builds: list[Trial] = []
     while best := search.next_run(builds, answer := search.answer(builds)):
         seen = 0.1 * (("2.6" in best.hybrid) - ("2.6" in best.reference))
         builds.append(Trial(hybrid=best.hybrid, reference=best.reference, log_contrasts=(seen,)))
-    assert answer.causes == (Cause(Kind.SINGLE, ("2.6",)),)
+    assert answer.causes == (Cause(CauseKind.SINGLE, ("2.6",)),)
     assert len(builds) <= math.log2(len(steps)) + 2
 
 
 def test_many_packages_are_halved_first() -> None:
     space = Needs(packages=tuple(f"p{place}" for place in range(40)))
-    search = Attribution(space, timings(), build_cost=3, seed=1)
+    search = CulpritSearch(space, timings(), build_cost=3, seed=1)
     best = search.next_run([], search.answer([]))
     assert best is not None
     assert 10 <= len(best.hybrid) <= 30
@@ -207,7 +207,7 @@ def test_a_search_does_not_end_just_before_its_answer() -> None:
         "1247": (-0.9,), "01257": (-0.4,), "0123457": (1.1, 0.3, -0.3), "1267": (3.2,), "6": (4.1,)
     }  # fmt: skip
     prior = Timings(effect=3.0, effect_sd=1.1, noise_sd=1.0, freedom=15, build_sd=0.25)
-    search = Attribution(Needs(packages=tuple("01234567")), prior, build_cost=3, seed=1)
+    search = CulpritSearch(Needs(packages=tuple("01234567")), prior, build_cost=3, seed=1)
     builds = [Trial(hybrid=frozenset(new), log_contrasts=each) for new, each in seen.items()]
     answer = search.answer(builds)
     assert answer.responsible == ("6",)

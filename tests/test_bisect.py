@@ -20,7 +20,7 @@ from stackgen.model.progress import NullProgress
 from stackgen.model.reports.bisect import (
     BisectAnswer,
     BisectReport,
-    Change,
+    ChangedPackage,
     FirstBad,
     Hypothesis,
 )
@@ -184,7 +184,10 @@ PLAN = ExplorePlan(
     estimate=Estimate(wheels=0, download_bytes=0, disk_bytes=0, free_bytes=1, seconds=0),
     budget_s=60.0, seed=0, strategy="newest", searched=False,
 )  # fmt: skip
-CHANGES = (Change(package="x", good="1", bad="2"), Change(package="y", good="1", bad="2"))
+CHANGES = (
+    ChangedPackage(package="x", good="1", bad="2"),
+    ChangedPackage(package="y", good="1", bad="2"),
+)
 REPORT = BisectReport(
     plan=PLAN, changes=CHANGES, answer=BisectAnswer.CULPRIT, packages=("x",), posterior=0.97,
     ratio=(1.1, 1.2, 1.3),

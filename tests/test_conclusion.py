@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from stackgen.measure.ranking import Answer, conclusion
+from stackgen.measure.ranking import RankingAnswer, conclusion
 from stackgen.model.evidence import Ranked
 from stackgen.model.identity import StackId
 from stackgen.model.reports.campaigns import ExploreReport
@@ -42,7 +42,7 @@ def test_a_leader_that_is_beaten_does_not_win() -> None:
 def test_where_all_others_failed_nothing_was_compared() -> None:
     found = report(FASTER)
     found = replace(found, ranking=tuple(failed(row) for row in found.ranking))
-    assert conclusion(found).answer is Answer.NOTHING_COMPARED
+    assert conclusion(found).answer is RankingAnswer.NOTHING_COMPARED
     assert "Nothing to compare" in report_text(found)
     assert "No measurable difference" not in report_text(found)
 
@@ -51,7 +51,7 @@ def test_where_the_baseline_failed_there_is_no_winner_whatever_its_other_blocks_
     found = report(FASTER)
     rows = tuple(replace(row, failures=1) if row.is_baseline else row for row in found.ranking)
     found = replace(found, ranking=rows)
-    assert conclusion(found).answer is Answer.BASELINE_FAILED
+    assert conclusion(found).answer is RankingAnswer.BASELINE_FAILED
     text = report_text(found)
     assert "No verdict: numpy 2.4.0, the baseline, failed" in text
     assert "numpy 2.4.0   " in text

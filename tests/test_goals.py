@@ -9,7 +9,7 @@ import pytest
 from stackgen.errors import UsageError
 from stackgen.measure import rank
 from stackgen.measure.goals import IMPORT_PEAK, IMPORT_S, compare_goals, shares, undecided
-from stackgen.measure.ranking import Answer, blocks_to_analysis, conclusion
+from stackgen.measure.ranking import RankingAnswer, blocks_to_analysis, conclusion
 from stackgen.model.evidence import Verdict
 from stackgen.model.goals import (
     SPEED_ALONE,
@@ -293,16 +293,26 @@ def test_an_import_time_that_was_not_compared_does_not_stand_beside_those_that_w
 @pytest.mark.parametrize(
     ("given", "limits", "answer", "told"),
     [
-        (["import"], [], Answer.BETTER, "Best by import: speedy 1.9"),
-        (["speed=2", "size=1"], [], Answer.BETTER, "Best by speed 2, size 1: speedy 1.9"),
-        (["speed", "size"], [], Answer.FRONT, "Pareto front of speed and size: "),
-        ([], ["import time=1.7s"], Answer.WITHIN_LIMITS, "exceeds the limit (import time of 1.70"),
-        ([], ["import time=0.1s"], Answer.NONE_WITHIN_LIMITS, "No stack that was compared"),
-        (["memory"], [], Answer.NOTHING_FASTER, "no stack is shown to be better than speedy 2.0"),
+        (["import"], [], RankingAnswer.BETTER, "Best by import: speedy 1.9"),
+        (["speed=2", "size=1"], [], RankingAnswer.BETTER, "Best by speed 2, size 1: speedy 1.9"),
+        (["speed", "size"], [], RankingAnswer.FRONT, "Pareto front of speed and size: "),
+        (
+            [],
+            ["import time=1.7s"],
+            RankingAnswer.WITHIN_LIMITS,
+            "exceeds the limit (import time of 1.70",
+        ),
+        ([], ["import time=0.1s"], RankingAnswer.NONE_WITHIN_LIMITS, "No stack that was compared"),
+        (
+            ["memory"],
+            [],
+            RankingAnswer.NOTHING_FASTER,
+            "no stack is shown to be better than speedy 2.0",
+        ),
     ],
 )
 def test_goals_and_limits_lead_to_an_answer(
-    given: list[str], limits: list[str], answer: Answer, told: str
+    given: list[str], limits: list[str], answer: RankingAnswer, told: str
 ) -> None:
     goals = read_goals(parse_goals(given), parse_limits(limits))
     found = reported(blocks({}, {"import": 1.5}), goals)

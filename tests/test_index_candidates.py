@@ -13,11 +13,13 @@ from stackgen.index.pages import Page, decode, encode
 from stackgen.model.choices import Prereleases
 from stackgen.model.files import Files
 from stackgen.model.packages import Artifact
-from stackgen.resolve.candidates import Candidate, Policy, Selector, moment
+from stackgen.resolve.candidates import Policy, Selector, VersionCandidate, moment
 from tests.spaces import TARGET, artifact
 
 
-def select(*files: Artifact, user: tuple[str, ...] = (), **policy: object) -> list[Candidate]:
+def select(
+    *files: Artifact, user: tuple[str, ...] = (), **policy: object
+) -> list[VersionCandidate]:
     return list(Selector(TARGET, Policy(**policy)).select(files, user))  # type: ignore[arg-type]
 
 

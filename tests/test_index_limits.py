@@ -16,7 +16,7 @@ from stackgen.index import PackageIndex
 from stackgen.index.cache import CachedPage, IndexCache
 from stackgen.index.config import TransferLimits
 from stackgen.index.pages import parse_html
-from stackgen.resolve.candidates import Candidate
+from stackgen.resolve.candidates import VersionCandidate
 from stackgen.resolve.closure import Offers
 from tests.tiny_index import DRIP, TinyIndex, make_wheel, only, opened, serving
 
@@ -233,7 +233,7 @@ def test_links_that_are_never_closed_take_no_more_memory_than_others(link: str) 
 def test_versions_take_memory_in_proportion_to_their_number() -> None:
     def taken(count: int) -> int:
         candidates = [
-            Candidate(version=f"1.{n}", label=f"1.{n}", found="none", barred="")
+            VersionCandidate(version=f"1.{n}", label=f"1.{n}", found="none", barred="")
             for n in range(count)
         ]
         Offers("warm", candidates, limits=(), pins=())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stackgen.knowledge.database import open_database
-from stackgen.storage.state import State, state_path
+from stackgen.storage.state import StateDatabase, state_path
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
 
@@ -111,7 +111,10 @@ def test_a_night_measures_just_what_is_new(laboratory: Laboratory) -> None:
 
 
 def test_what_earlier_versions_saw_is_where_a_night_begins(laboratory: Laboratory) -> None:
-    with open_database(laboratory.kb) as database, State(state_path(laboratory.kb)) as state:
+    with (
+        open_database(laboratory.kb) as database,
+        StateDatabase(state_path(laboratory.kb)) as state,
+    ):
         seen = [("speedy", "1.0", "2024-06-16T00:00:00+00:00")]
         state.add_decided_releases(database.base_id, seen)
     own = ("--pi", "work.py", "--executor", "virtualenv")

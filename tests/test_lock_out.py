@@ -15,7 +15,7 @@ from stackgen.errors import StorageError, UsageError
 from stackgen.index import load_config
 from stackgen.locks.fields import parse_toml
 from stackgen.locks.reading import read_lock
-from stackgen.measure.ranking import Answer, conclusion
+from stackgen.measure.ranking import RankingAnswer, conclusion
 from stackgen.model.evidence import Control, Difference
 from stackgen.model.packages import Lock
 from stackgen.model.reports.campaigns import ChosenStack, ExploreReport, MeasurementHealth
@@ -102,21 +102,25 @@ INTERRUPTED = replace(report(FASTER), run=replace(report(FASTER).run, interrupte
     [
         (
             replace(report(FASTER), health=MeasurementHealth(controls=(FAILED,))),
-            Answer.CONTROLS_FAILED,
+            RankingAnswer.CONTROLS_FAILED,
             "controls failed",
         ),
-        (report(FASTER[:2]), Answer.TOO_EARLY, "too few blocks"),
-        (replace(report(FASTER), ranking=()), Answer.NOTHING_COMPARED, "nothing was compared"),
+        (report(FASTER[:2]), RankingAnswer.TOO_EARLY, "too few blocks"),
         (
-            with_locks(deviating(Difference.NUMBERS)),
-            Answer.NOTHING_COMPARED,
+            replace(report(FASTER), ranking=()),
+            RankingAnswer.NOTHING_COMPARED,
             "nothing was compared",
         ),
-        (INTERRUPTED, Answer.FASTER, "interrupted"),
+        (
+            with_locks(deviating(Difference.NUMBERS)),
+            RankingAnswer.NOTHING_COMPARED,
+            "nothing was compared",
+        ),
+        (INTERRUPTED, RankingAnswer.FASTER, "interrupted"),
     ],
 )
 def test_without_an_answer_nothing_is_written_and_the_reason_is_given(
-    found: ExploreReport, answer: Answer, why: str, tmp_path: Path
+    found: ExploreReport, answer: RankingAnswer, why: str, tmp_path: Path
 ) -> None:
     assert conclusion(found).answer is answer
     after, text = reported(found, tmp_path / "never")

@@ -25,11 +25,11 @@ from stackgen.model.findings import (
 )
 from stackgen.model.progress import NullProgress
 from stackgen.nightly.decide import (
+    ComparedQuantity,
     Failure,
-    Measured,
-    Quantity,
+    FailureStep,
+    PairResult,
     Series,
-    Step,
     smallest_detectable,
 )
 from stackgen.nightly.night import CONFIRM, CONFIRM_AGAIN, FIRST, PERSIST
@@ -63,8 +63,8 @@ def kinds(report: NightReport) -> list[tuple[str, str, str, str]]:
     [
         (Planted(time=1.05), "slower", MEASURE),
         (Planted(time=0.9), "faster", MEASURE),
-        (Planted(breaks=Step.IMPORT), "broken", "import"),
-        (Planted(breaks=Step.CRASH), "broken", "crash"),
+        (Planted(breaks=FailureStep.IMPORT), "broken", "import"),
+        (Planted(breaks=FailureStep.CRASH), "broken", "crash"),
         (Planted(wrong=True), "numerically different", MEASURE),
         (Planted(megabytes=14), "larger", "disk"),
         (Planted(memory=1.3), "larger", "import memory"),
@@ -176,7 +176,9 @@ def test_what_a_later_release_no_longer_has_is_fixed_once_it_was_measured(
     week.site.releases["b"]["2.0"] = bad
     week.run()
     week.site.releases["b"]["3.0"] = Planted()
-    fails = Measured(failures=(Failure(is_new=False, step=Step.CRASH, reason="the best one"),))
+    fails = PairResult(
+        failures=(Failure(is_new=False, step=FailureStep.CRASH, reason="the best one"),)
+    )
     week.site.troubles = [None, None, fails]  # persistence, the release, against the best stack
     assert kinds(week.run()) == []
     week.site.releases["b"]["4.0"] = Planted()
@@ -198,7 +200,7 @@ def test_an_old_release_that_appears_late_makes_no_newer_one_fixed(week: Nights)
 
 
 def test_a_broken_release_is_left_out_and_its_successor_is_fixed(week: Nights) -> None:
-    week.site.releases["b"]["2.0"] = Planted(breaks=Step.IMPORT)
+    week.site.releases["b"]["2.0"] = Planted(breaks=FailureStep.IMPORT)
     week.run()
     week.site.releases["b"]["2.1"] = Planted()
     report = week.run()
@@ -269,7 +271,7 @@ def test_the_newest_release_that_disappears_for_a_night_is_found_again(week: Nig
 def test_a_project_whose_releases_all_disappear_for_a_night_comes_back_as_it_was(
     week: Nights,
 ) -> None:
-    week.site.releases["b"]["1.1"] = Planted(breaks=Step.IMPORT)
+    week.site.releases["b"]["1.1"] = Planted(breaks=FailureStep.IMPORT)
     week.run()
     releases = dict(week.site.releases["b"])
     week.site.releases["b"].clear()  # as where it is in quarantine (PEP 792)
@@ -344,15 +346,21 @@ def test_a_package_that_disappears_changes_nothing(week: Nights) -> None:
     ("trouble", "missing"),
     [
         (GONE, "the index is gone"),
-        (Measured(complete=False, missing="3 blocks"), "3 blocks"),
-        (Measured(controls_failed=True), "the controls failed"),
-        (Measured(failures=(Failure(is_new=True, step=None, reason="disk"),)), "tried again: disk"),
-        (Measured(failures=(Failure(is_new=False, step=Step.CRASH, reason="x"),)), "does not run"),
+        (PairResult(complete=False, missing="3 blocks"), "3 blocks"),
+        (PairResult(controls_failed=True), "the controls failed"),
+        (
+            PairResult(failures=(Failure(is_new=True, step=None, reason="disk"),)),
+            "tried again: disk",
+        ),
+        (
+            PairResult(failures=(Failure(is_new=False, step=FailureStep.CRASH, reason="x"),)),
+            "does not run",
+        ),
     ],
 )
 @pytest.mark.parametrize("first", [True, False])
 def test_what_is_not_decided_goes_on_the_next_night(
-    tmp_path: Path, trouble: Measured, missing: str, first: bool
+    tmp_path: Path, trouble: PairResult, missing: str, first: bool
 ) -> None:
     week = nights(tmp_path, b={"0.9": Planted(), "1.0": Planted()})
     week.site.releases["b"]["2.0"] = Planted(time=1.05)
@@ -363,13 +371,13 @@ def test_what_is_not_decided_goes_on_the_next_night(
     assert kinds(week.run()) == [("b", "2.0", "slower", MEASURE)]
 
 
-def slower(share: float, *, controls_failed: bool = False, complete: bool = True) -> Measured:
+def slower(share: float, *, controls_failed: bool = False, complete: bool = True) -> PairResult:
     """Return sixty blocks that scatter by 4 %, a share slower."""
     dice = random.Random(1)
     noise = [dice.gauss(0, 0.04) for _ in range(30)]
     contrasts = tuple(sign * each - share for each in noise for sign in (1, -1))
-    series = Series(quantity=Quantity.TIME, measure=MEASURE, contrasts=contrasts)
-    return Measured(
+    series = Series(quantity=ComparedQuantity.TIME, measure=MEASURE, contrasts=contrasts)
+    return PairResult(
         series=(series,), blocks=60, controls_failed=controls_failed, complete=complete,
         missing="too few blocks",
     )  # fmt: skip
@@ -390,7 +398,7 @@ def slower(share: float, *, controls_failed: bool = False, complete: bool = True
     ],
 )
 def test_a_third_campaign_decides_where_the_second_does_not(
-    week: Nights, second: Measured, third: Measured | None, ratio: float | None, undecided: str
+    week: Nights, second: PairResult, third: PairResult | None, ratio: float | None, undecided: str
 ) -> None:
     week.site.releases["b"]["2.0"] = Planted()
     week.site.troubles = [slower(0.05), second, *([third] if third else [])]
@@ -408,8 +416,8 @@ def test_a_third_campaign_decides_where_the_second_does_not(
 def test_what_a_night_says_it_would_have_shown_is_no_less_than_it_can(noise: float) -> None:
     dice = random.Random(2)
     contrasts = tuple(dice.gauss(0, noise) for _ in range(60))
-    series = Series(quantity=Quantity.TIME, measure=MEASURE, contrasts=contrasts)
-    stated = smallest_detectable(Measured(series=(series,) * 7)) - 1
+    series = Series(quantity=ComparedQuantity.TIME, measure=MEASURE, contrasts=contrasts)
+    stated = smallest_detectable(PairResult(series=(series,) * 7)) - 1
     # The tolerance, what builds differ by, and what sixty blocks leave of the noise.
     assert stated > 0.01 + 0.012 + 5 * noise / math.sqrt(60)
     assert stated < 0.045 + 9 * noise / math.sqrt(60)
@@ -427,7 +435,7 @@ def test_a_night_without_an_engine_could_not_run_and_its_successor_makes_up_for_
 
 def test_the_pair_of_a_release_stays_the_same_over_nights(week: Nights) -> None:
     week.site.releases["b"]["2.0"] = Planted(time=1.05)
-    week.site.troubles = [Measured(complete=False, missing="3 blocks")]
+    week.site.troubles = [PairResult(complete=False, missing="3 blocks")]
     week.run()
     week.site.releases["a"]["2.0"] = Planted(needs=NEEDS)
     week.run()
@@ -454,7 +462,7 @@ def test_waiting_for_other_measurements_costs_no_budget(week: Nights) -> None:
     week.site.releases["b"]["2.0"] = Planted(time=1.05)
     drawn = FakeSite.measure
 
-    def waiting(*args: object) -> Measured:
+    def waiting(*args: object) -> PairResult:
         week.site.now += 500.0
         return replace(drawn(week.site, *args), waited_s=500.0)  # type: ignore[arg-type]
 
@@ -530,7 +538,7 @@ def test_a_night_that_is_killed_while_it_finds_the_cause_finds_it_the_next_time(
 def test_a_persistence_check_whose_controls_failed_begins_anew(week: Nights) -> None:
     week.site.releases["b"]["2.0"] = Planted(time=1.05)
     week.run()
-    week.site.troubles = [Measured(controls_failed=True)]
+    week.site.troubles = [PairResult(controls_failed=True)]
     assert "the controls failed" in week.run().undecided[0]
     assert [each.persists for each in week.run().open_findings] == [True]
     seeds = [stage.seed for _, stage in week.site.campaigns]
@@ -642,14 +650,14 @@ def test_an_acknowledgement_outlives_a_night_with_a_wrong_clock(week: Nights) ->
 def test_a_confirmed_difference_that_one_indicator_raised_is_not_confirmed_by_another(
     week: Nights,
 ) -> None:
-    def shows(measure: str) -> Measured:
+    def shows(measure: str) -> PairResult:
         slow = tuple(-0.1 + 0.001 * (n % 3) for n in range(26))
         other = tuple(0.001 * (n % 3 - 1) for n in range(26))
         both = [MEASURE, "other"]
-        return Measured(
+        return PairResult(
             series=tuple(
                 Series(
-                    quantity=Quantity.TIME,
+                    quantity=ComparedQuantity.TIME,
                     measure=each,
                     contrasts=slow if each == measure else other,
                 )

@@ -20,7 +20,7 @@ from stackgen.sandbox.process import (
     log_tail,
     process_environment,
 )
-from stackgen.sandbox.supervised import Reply
+from stackgen.sandbox.supervised import CommandReply
 from stackgen.storage.paths import shipped_folder
 
 
@@ -42,7 +42,7 @@ def plan(loops: int | None = None, **given: str) -> InspectionPlan:
 
 def outcome_of(exit_code: int, **reply: Any) -> tuple[Outcome, str]:
     begun = Begun(plan(), MachineId("m"), "2026-01-01T00:00:00+00:00", time.monotonic() - 1)
-    seen = begun.ended(Reply(exit_code=exit_code, **reply))
+    seen = begun.ended(CommandReply(exit_code=exit_code, **reply))
     return seen.outcome, seen.log
 
 

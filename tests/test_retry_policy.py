@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from stackgen.measure.retry_policy import (
-    Cause,
+    FailureCause,
     blamed,
     cause,
     killed_again_and_again,
@@ -54,30 +54,30 @@ def blocks(*rows: str) -> list[Inspection]:
     ("outcome", "log", "expected"),
     [
         (Outcome.OK, "", None),
-        (Outcome.ENGINE_LOST, "killed by SIGKILL", Cause.INFRASTRUCTURE),
-        (Outcome.DOWNLOAD_FAILED, "404", Cause.INFRASTRUCTURE),
-        (Outcome.CRASHED, "epoch 1\nkilled by SIGKILL", Cause.KILLED),
-        (Outcome.CRASHED, "killed by SIGTERM\n", Cause.KILLED),
-        (Outcome.OUT_OF_MEMORY, "out of memory (killed by SIGKILL)", Cause.KILLED),
-        (Outcome.BUILD_FAILED, "uv pip failed: killed by SIGKILL", Cause.KILLED),
+        (Outcome.ENGINE_LOST, "killed by SIGKILL", FailureCause.INFRASTRUCTURE),
+        (Outcome.DOWNLOAD_FAILED, "404", FailureCause.INFRASTRUCTURE),
+        (Outcome.CRASHED, "epoch 1\nkilled by SIGKILL", FailureCause.KILLED),
+        (Outcome.CRASHED, "killed by SIGTERM\n", FailureCause.KILLED),
+        (Outcome.OUT_OF_MEMORY, "out of memory (killed by SIGKILL)", FailureCause.KILLED),
+        (Outcome.BUILD_FAILED, "uv pip failed: killed by SIGKILL", FailureCause.KILLED),
         (
             Outcome.OUT_OF_MEMORY,
             "out of memory (killed by SIGKILL at its own limit)",
-            Cause.UNCERTAIN,
+            FailureCause.UNCERTAIN,
         ),
-        (Outcome.OUT_OF_MEMORY, "MemoryError\nout of memory (exit code 1)", Cause.UNCERTAIN),
-        (Outcome.TIMEOUT, "stopped after its time limit of 4 s", Cause.UNCERTAIN),
-        (Outcome.BUILD_FAILED, "uv pip failed: no RECORD", Cause.UNCERTAIN),
-        (Outcome.HASH_MISMATCH, "", Cause.UNCERTAIN),
-        (Outcome.CRASHED, "killed by SIGSEGV", Cause.OWN),
-        (Outcome.CRASHED, "worker killed by SIGKILL\nexit code 1", Cause.OWN),
-        (Outcome.IMPORT_FAILED, "ImportError", Cause.OWN),
-        (Outcome.UNSUPPORTED, "", Cause.OWN),
-        (Outcome.INVALID_OUTPUT, "", Cause.OWN),
+        (Outcome.OUT_OF_MEMORY, "MemoryError\nout of memory (exit code 1)", FailureCause.UNCERTAIN),
+        (Outcome.TIMEOUT, "stopped after its time limit of 4 s", FailureCause.UNCERTAIN),
+        (Outcome.BUILD_FAILED, "uv pip failed: no RECORD", FailureCause.UNCERTAIN),
+        (Outcome.HASH_MISMATCH, "", FailureCause.UNCERTAIN),
+        (Outcome.CRASHED, "killed by SIGSEGV", FailureCause.OWN),
+        (Outcome.CRASHED, "worker killed by SIGKILL\nexit code 1", FailureCause.OWN),
+        (Outcome.IMPORT_FAILED, "ImportError", FailureCause.OWN),
+        (Outcome.UNSUPPORTED, "", FailureCause.OWN),
+        (Outcome.INVALID_OUTPUT, "", FailureCause.OWN),
     ],
 )
 def test_the_cause_is_reported_by_what_was_recorded(
-    outcome: Outcome, log: str, expected: Cause | None
+    outcome: Outcome, log: str, expected: FailureCause | None
 ) -> None:
     assert cause(outcome, log) is expected
 

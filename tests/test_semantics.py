@@ -12,7 +12,7 @@ from stackgen.model.files import DIRECT
 from stackgen.model.packages import Metadata, Target
 from stackgen.resolve.candidates import Policy
 from stackgen.resolve.closure import Closure, Universe
-from stackgen.resolve.dependencies import Reader, defect, parse_requirement
+from stackgen.resolve.dependencies import DependencyReader, defect, parse_requirement
 from stackgen.resolve.explain import conflict, conflict_core, nothing_fits
 from stackgen.resolve.requirements import Requirements, parse_requirements
 from stackgen.resolve.space import Space
@@ -207,7 +207,7 @@ def test_markers_are_those_of_the_target_and_not_of_this_machine() -> None:
     lines = ("a; sys_platform == 'win32'", "b; sys_platform == 'linux'", "c; python_version<'3.9'")
 
     def needed(target: Target) -> list[str]:
-        return [each.package for each in Reader(target).needed(lines)]
+        return [each.package for each in DependencyReader(target).needed(lines)]
 
     assert needed(windows) == ["a", "c"]
     assert needed(TARGET) == ["b"]
@@ -298,7 +298,7 @@ def test_a_release_with_a_malformed_requires_python_is_no_candidate(requires: st
     ],
 )
 def test_known_forms_of_old_releases_are_read_as_they_were_meant(line: str, meant: str) -> None:
-    reader = Reader(TARGET)
+    reader = DependencyReader(TARGET)
     assert reader.needed((line,)) == reader.needed((meant,)) != ()
     assert defect(Metadata(requires_dist=(line,), requires_python=">=3.6.*")) == ""
 

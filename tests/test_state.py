@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from stackgen.errors import StorageError
-from stackgen.storage.state import State
+from stackgen.storage.state import StateDatabase
 
 FIRST, SECOND = "2024-06-16T00:00:00+00:00", "2024-08-18T00:00:00+00:00"
 
 
 def test_releases_are_decided_once_for_each_watch_of_each_knowledge_base(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
-    with State(path) as state:
+    with StateDatabase(path) as state:
         state.add_decided_releases("a", [("numpy", "1.26.4", FIRST), ("numpy", "2.0.0", FIRST)])
-    with State(path) as state, State(path) as another:
+    with StateDatabase(path) as state, StateDatabase(path) as another:
         another.add_decided_releases("a", [("numpy", "2.0.0", SECOND), ("scipy", "1.0", SECOND)])
         assert state.decided_releases("a", "numpy") == {"1.26.4", "2.0.0"}
         assert state.decided_releases("a", "scipy") == {"1.0"}
@@ -41,24 +41,24 @@ def test_a_file_that_is_not_ours_is_refused_and_left_alone(
         raw.executescript(statements)
     before = path.read_bytes()
     with pytest.raises(StorageError, match=what):
-        State(path)
+        StateDatabase(path)
     assert path.read_bytes() == before
 
 
 def test_a_damaged_file_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "state.db").write_text("a letter, " * 200)
     with pytest.raises(StorageError, match="cannot use the state") as caught:
-        State(tmp_path / "state.db")
+        StateDatabase(tmp_path / "state.db")
     assert "move the file away" in caught.value.fix
 
 
 def test_opening_what_is_current_writes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
-    State(path).__exit__(None, None, None)
+    StateDatabase(path).__exit__(None, None, None)
     before = path.stat().st_mtime_ns
     with sqlite3.connect(path) as other:
         other.execute("BEGIN IMMEDIATE")  # a writer would wait for it
-        with State(path) as state:
+        with StateDatabase(path) as state:
             assert state.trusted_origins() == frozenset()
         other.execute("ROLLBACK")
     assert path.stat().st_mtime_ns == before

@@ -10,7 +10,7 @@ import pytest
 from stackgen.executors.docker import _unenforced
 from stackgen.model.inspections import Limits
 from stackgen.sandbox import supervisor
-from stackgen.sandbox.supervised import Capabilities, Reply
+from stackgen.sandbox.supervised import Capabilities, CommandReply
 
 VERSION_2 = "low 0\nhigh 0\nmax 12\noom 3\noom_kill {}\noom_group_kill 0\n"
 VERSION_1 = "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n"
@@ -144,7 +144,7 @@ def test_a_tree_is_removed_also_where_its_folders_are_closed_and_links_are_not_f
 
 def test_limits_that_an_engine_only_claims_to_set_are_recorded() -> None:
     # As seen with a rootless Podman on control groups of version 1, which says that it has them.
-    ended = Reply(exit_code=0)
+    ended = CommandReply(exit_code=0)
     limits = Limits(threads=1, memory_bytes=1 << 30)
     assert _unenforced(limits, capabilities(memory_limit=1 << 30, process_limit=4096), ended) == ()
     assert _unenforced(limits, capabilities(memory_limit=None, process_limit=None), ended) == (

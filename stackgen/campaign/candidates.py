@@ -43,7 +43,7 @@ from stackgen.resolve.space import Slice, Space
 FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "intel-tensorflow", "torch")
 
 
-class State(str, Enum):
+class CandidateState(str, Enum):
     """What became of a candidate.
 
     PLANNED: it is not built yet. READY: it is installed, and was tried. FAILED: it does not run.
@@ -80,18 +80,18 @@ class Candidate:
     excluded: bool = False
 
     @property
-    def state(self) -> State:
+    def state(self) -> CandidateState:
         """Return what became of it."""
         if self.excluded:
-            return State.EXCLUDED
+            return CandidateState.EXCLUDED
         if self.failure is not None:
-            return State.FAILED
-        return State.PLANNED if self.environment is None else State.READY
+            return CandidateState.FAILED
+        return CandidateState.PLANNED if self.environment is None else CandidateState.READY
 
     @property
     def may_run(self) -> bool:
         """Return whether it is ready, or may be once it is built."""
-        return self.state in (State.PLANNED, State.READY)
+        return self.state in (CandidateState.PLANNED, CandidateState.READY)
 
     @property
     def may_search(self) -> bool:

@@ -26,7 +26,7 @@ from stackgen.measure import (
 )
 from stackgen.measure.goals import compare_goals, goals_decided, shares
 from stackgen.measure.ranking import all_times, block_ratios, is_open, weighted_mean
-from stackgen.measure.retry_policy import MOST_KILLS, Cause, cause, cause_of
+from stackgen.measure.retry_policy import MOST_KILLS, FailureCause, cause, cause_of
 from stackgen.model.evidence import Effect, Ranked
 from stackgen.model.goals import SPEED_ALONE, Goals
 from stackgen.model.identity import CampaignId, IndicatorId, StackId
@@ -262,7 +262,7 @@ def refuse_failed_baseline(record: Record, design: Design, failed: set[StackId])
         for each in record.failed_in_blocks(design.calls)
         if each.stack_id == design.baseline.stack.id
     )
-    if cause_of(first) is Cause.KILLED:
+    if cause_of(first) is FailureCause.KILLED:
         fix = (
             "find out what ends it (too little free memory?), then run the same command again: it "
             "goes on with this stack"
@@ -436,7 +436,7 @@ def nothing_runs(
     if common is Outcome.DOWNLOAD_FAILED:
         fix = "look at the network with stackgen doctor, then run the same command again"
         return IndexUnavailableError(what, why=why, fix=fix)
-    if cause(common, first.log) is Cause.KILLED:
+    if cause(common, first.log) is FailureCause.KILLED:
         fix = "find out what ends it (too little free memory?), then run the same command again"
         return MeasurementError(what, why=why, fix=fix)
     if program is not None and common in (*_OF_THE_INDICATOR, Outcome.IMPORT_FAILED):
@@ -489,6 +489,6 @@ def failed_in_blocks(
 def _reason(failure: Inspection) -> str:
     """Return why a stack was left out of blocks, and for how long where that is not for good."""
     reason = last_line(failure.log)
-    if cause_of(failure) is Cause.KILLED:
+    if cause_of(failure) is FailureCause.KILLED:
         return f"{reason}, {MOST_KILLS} times in a row; the same command tries it again"
     return reason

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 
 from stackgen.campaign.backend import Backend
-from stackgen.campaign.candidates import Candidate, CandidateSource, State, versions_of
+from stackgen.campaign.candidates import Candidate, CandidateSource, CandidateState, versions_of
 from stackgen.campaign.host import Host
 from stackgen.campaign.runner import last_line
 from stackgen.campaign.sdist_wheels import SdistWheels
@@ -26,7 +26,7 @@ from stackgen.images.layer_store import LayerStore
 from stackgen.images.virtualenvs import VirtualenvStore
 from stackgen.index import PackageIndex, artifact_key
 from stackgen.measure.bandit import Arm
-from stackgen.measure.retry_policy import Cause, cause_of
+from stackgen.measure.retry_policy import FailureCause, cause_of
 from stackgen.model.identity import StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
 from stackgen.model.packages import Artifact, Lock
@@ -269,7 +269,7 @@ class Preparer:
 
 def _is_broken(ran: Inspection) -> bool:
     """Return whether other versions may run where these failed; a kill says nothing of them."""
-    return ran.outcome in BROKEN and cause_of(ran) is not Cause.KILLED
+    return ran.outcome in BROKEN and cause_of(ran) is not FailureCause.KILLED
 
 
 def _outcome(error: Exception) -> Outcome:
@@ -315,7 +315,7 @@ class Candidates:
     @property
     def ready(self) -> list[Candidate]:
         """Return those that were built and run."""
-        return [each for each in self.members if each.state is State.READY]
+        return [each for each in self.members if each.state is CandidateState.READY]
 
     @property
     def failures(self) -> tuple[FailedStack, ...]:
@@ -357,7 +357,7 @@ class Candidates:
 
     def _prepared(self, place: int) -> Candidate:
         candidate = self.members[place]
-        if candidate.state is not State.PLANNED:
+        if candidate.state is not CandidateState.PLANNED:
             return candidate
         if not self._is_twin(candidate.stack(self.preparer.facts).id):
             candidate = self.preparer.prepare(candidate)
@@ -367,7 +367,7 @@ class Candidates:
         self.members[place] = candidate
         if not candidate.may_run:
             self.fill()
-        elif candidate.state is State.READY:
+        elif candidate.state is CandidateState.READY:
             whole = sum(each.may_run for each in self.members)
             self.progress.note(f"Ready ({len(self.ready)} of {whole}): {candidate.label}")
         return candidate

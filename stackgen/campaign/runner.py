@@ -16,7 +16,7 @@ from stackgen.executors import Executor
 from stackgen.knowledge.database import Database
 from stackgen.knowledge.failures import blames_damaged_cache
 from stackgen.measure.retry_policy import (
-    Cause,
+    FailureCause,
     blamed,
     cause_of,
     killed_again_and_again,
@@ -228,7 +228,7 @@ class LocalBlockRunner:
             )
         if not inspection.block:  # a trial, whose caller reports it
             return
-        if cause_of(inspection) is Cause.KILLED:
+        if cause_of(inspection) is FailureCause.KILLED:
             self.progress.note(
                 f"{self.record.label(inspection.stack_id)} was stopped in block "
                 f"{inspection.block} ({ending_line(inspection)}, not by stackgen): this block "

@@ -22,7 +22,7 @@ from stackgen.errors import (
     StackgenError,
 )
 from stackgen.measure import calibration_plan
-from stackgen.measure.retry_policy import Cause, cause_of, idle_blocks
+from stackgen.measure.retry_policy import FailureCause, cause_of, idle_blocks
 from stackgen.model.identity import IndicatorId
 from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan, Limits
 from stackgen.model.progress import Progress
@@ -210,7 +210,7 @@ class Session:
             ran: how it ended.
             known: the same where it is known for the rest of this run.
         """
-        if cause_of(ran) is not Cause.KILLED or known is not None:
+        if cause_of(ran) is not FailureCause.KILLED or known is not None:
             return False
         problem = MeasurementError(
             f"{self.record.label(ran.stack_id)} was stopped while it was built or tried",

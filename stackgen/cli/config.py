@@ -38,7 +38,7 @@ class CommandOption:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class ConfigFile:
     """One configuration file.
 
     path: None where there is none. values: its content; of a pyproject.toml the stackgen table.
@@ -147,7 +147,7 @@ class Config:
         return UsageError(f"cannot take options from {self.path}", why=why, fix=fix)
 
 
-def find_config(folder: Path) -> Config:
+def find_config(folder: Path) -> ConfigFile:
     """Return the configuration of the nearest folder that has one, from ``folder`` upwards.
 
     Raises:
@@ -159,10 +159,10 @@ def find_config(folder: Path) -> Config:
             if path.is_file():
                 values = _read(path)
                 if name == "stackgen.toml":
-                    return Config(path=path, values=values)
+                    return ConfigFile(path=path, values=values)
                 if "stackgen" in values.get("tool", {}):
-                    return Config(path=path, values=values["tool"]["stackgen"])
-    return Config()
+                    return ConfigFile(path=path, values=values["tool"]["stackgen"])
+    return ConfigFile()
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def effective_options(
-    config: Config,
+    config: ConfigFile,
     commands: Iterable[tuple[str, Iterable[CommandOption]]],
     *,
     environ: Mapping[str, str],

@@ -84,7 +84,7 @@ class Earlier:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class NextCampaign:
     """What is measured next.
 
     pins: of each candidate; none where nothing is known, and the newest versions are measured.
@@ -173,7 +173,7 @@ def _explain_nothing(request: AdviseRequest, advice: Advice, progress: Progress)
     progress.note(f"Nothing to measure: {why}.")
 
 
-def _next_step(sources: Sources, advice: Advice) -> Step | None:
+def _next_step(sources: Sources, advice: Advice) -> NextCampaign | None:
     """Return what is measured next, None where the answer needs nothing more."""
     request = sources.request
     if advice.scope is Scope.PROGRAM:
@@ -188,7 +188,7 @@ def _next_step(sources: Sources, advice: Advice) -> Step | None:
     indicators = [each.indicator_id for each in advice.provenance]
     indicators += [each.indicator_id for near in advice.nearest for each in near.provenance]
     known = tuple(sources.known.calls[each] for each in dict.fromkeys(indicators))
-    return Step(pins=pins, known=known, earlier=earlier)
+    return NextCampaign(pins=pins, known=known, earlier=earlier)
 
 
 def _earlier(sources: Sources) -> Iterator[Earlier]:
@@ -251,7 +251,7 @@ class _Chosen:
     """Chooses stacks and indicators of a campaign, once its base is known."""
 
     request: AdviseRequest
-    step: Step
+    step: NextCampaign
 
     def select(
         self, index: PackageIndex, request: CampaignRequest, backend: Backend, progress: Progress

@@ -25,18 +25,18 @@ from stackgen.index import PackageIndex
 from stackgen.knowledge.database import open_database
 from stackgen.measure import INTERIM_ANALYSES, Design, effect, exclude_disturbed, plan_search
 from stackgen.measure.attribution import (
-    Answer,
-    Attribution,
+    CauseKind,
+    CulpritAnswer,
+    CulpritSearch,
     Hybrid,
-    Kind,
-    Proposal,
+    HybridProposal,
     Trial,
     stacks_of,
 )
 from stackgen.measure.bandit import searched
 from stackgen.measure.effects import trimmed_centre
 from stackgen.measure.likelihoods import Failures, Timings
-from stackgen.measure.retry_policy import Cause, cause_of
+from stackgen.measure.retry_policy import FailureCause, cause_of
 from stackgen.model.choices import Strategy
 from stackgen.model.evidence import Effect, Verdict
 from stackgen.model.identity import StackId
@@ -48,11 +48,11 @@ from stackgen.model.reports.bisect import (
     BisectAnswer,
     BisectPlan,
     BisectReport,
-    Change,
+    ChangedPackage,
     FirstBad,
     HybridResult,
     Hypothesis,
-    Search,
+    SearchEffort,
 )
 from stackgen.model.stacks import Environment
 from stackgen.storage.paths import Paths
@@ -67,14 +67,14 @@ SELECTED = 0.2
 """The share of the effect by which a first comparison, which ended when it was seen, may err."""
 SHOWN, SHOWN_FROM = 3, 0.01
 REACH = 1.96
-OF_THE_STACK = (Cause.UNCERTAIN, Cause.OWN)
+OF_THE_STACK = (FailureCause.UNCERTAIN, FailureCause.OWN)
 NOTHING_FURTHER = "no further block is expected to say enough for its cost"
 ANSWERS = {
-    Kind.NONE: BisectAnswer.NONE,
-    Kind.SINGLE: BisectAnswer.CULPRIT,
-    Kind.TOGETHER: BisectAnswer.TOGETHER,
-    Kind.BOTH: BisectAnswer.BOTH,
-    Kind.THREE: BisectAnswer.BOTH,
+    CauseKind.NONE: BisectAnswer.NONE,
+    CauseKind.SINGLE: BisectAnswer.CULPRIT,
+    CauseKind.TOGETHER: BisectAnswer.TOGETHER,
+    CauseKind.BOTH: BisectAnswer.BOTH,
+    CauseKind.THREE: BisectAnswer.BOTH,
 }
 Space: TypeAlias = Hybrids | Releases
 
@@ -162,9 +162,9 @@ def _source(good: Candidate, bad: Candidate) -> GivenStacks:
     )
 
 
-def _changes(between: Hybrids) -> tuple[Change, ...]:
+def _changes(between: Hybrids) -> tuple[ChangedPackage, ...]:
     return tuple(
-        Change(package=name, good=old, bad=new, follows=name not in between.packages)
+        ChangedPackage(package=name, good=old, bad=new, follows=name not in between.packages)
         for name, old, new in between.changes()
     )
 
@@ -174,7 +174,7 @@ _UNKNOWN = Timings(effect=0.1, effect_sd=0.04, noise_sd=0.04, freedom=15, build_
 
 
 def _plan(campaign: Campaign, between: Hybrids) -> BisectPlan:
-    search = Attribution(
+    search = CulpritSearch(
         between, _UNKNOWN, build_cost=BUILD_BLOCKS, seed=campaign.request.budget.seed
     )
     units = len(search.together)
@@ -219,15 +219,15 @@ class _Symptom:
 class _Found:
     """What a search came to; trials are those that counted."""
 
-    search: Attribution
-    answer: Answer
+    search: CulpritSearch
+    answer: CulpritAnswer
     trials: tuple[Trial, ...]
 
     @property
     def culprit(self) -> str:
         """Return the package that is responsible by itself, "" where there is none."""
         causes = self.answer.causes
-        alone = len(causes) == 1 and causes[0].kind is Kind.SINGLE
+        alone = len(causes) == 1 and causes[0].kind is CauseKind.SINGLE
         names = self.search.together[causes[0].packages[0]] if alone else ()
         return names[0] if len(names) == 1 else ""
 
@@ -265,7 +265,7 @@ class _Bisection:
         try:
             evidence = self._begin()
             if evidence is not None:
-                found = self._search(self.between, evidence, tuple(Kind))
+                found = self._search(self.between, evidence, tuple(CauseKind))
                 if releases and found.culprit:
                     first = self._first_bad(found.culprit, evidence)
         except KeyboardInterrupt:
@@ -351,12 +351,14 @@ class _Bisection:
 
     # The search: hybrids are measured until the posterior names a cause
 
-    def _search(self, space: Space, evidence: Timings | Failures, kinds: Sequence[Kind]) -> _Found:
+    def _search(
+        self, space: Space, evidence: Timings | Failures, kinds: Sequence[CauseKind]
+    ) -> _Found:
         seed, search = self.campaign.request.budget.seed, None
         while True:
             trials = self._trials(space)
             if search is None:
-                search = Attribution(
+                search = CulpritSearch(
                     space, evidence, build_cost=BUILD_BLOCKS, seed=seed, kinds=kinds
                 )
             answer = search.answer(trials)
@@ -375,7 +377,7 @@ class _Bisection:
             if not self._observe(space, best):
                 search = None  # what is valid has changed
 
-    def _observe(self, space: Space, best: Proposal) -> bool:
+    def _observe(self, space: Space, best: HybridProposal) -> bool:
         """Run one block of a hybrid and its reference; False where one proves to be of no use."""
         environments = []
         pair = [each for each in (best.reference, best.hybrid) if each]
@@ -538,7 +540,7 @@ class _Bisection:
             campaign.request.stacks.requirements.policy,
             campaign.progress,
         )
-        found = self._search(space, evidence, (Kind.SINGLE,))
+        found = self._search(space, evidence, (CauseKind.SINGLE,))
         order = list(space.packages)
         causes = found.answer.causes
         group = found.search.together[causes[0].packages[0]] if len(causes) == 1 else ()
@@ -610,11 +612,11 @@ class _Bisection:
             return BisectAnswer.INVOLVED, _all_names(found, answer.responsible)
         return BisectAnswer.UNDECIDED, ()
 
-    def _summary(self, found: _Found | None) -> Search:
+    def _summary(self, found: _Found | None) -> SearchEffort:
         if found is None:
-            return Search(results=())
+            return SearchEffort(results=())
         search, answer = found.search, found.answer
-        return Search(
+        return SearchEffort(
             blocks=sum(map(_blocks, found.trials)),
             builds=sum(map(bool, stacks_of(found.trials))),
             bound=search.bound(answer),
@@ -705,7 +707,7 @@ def _ranking(found: _Found) -> tuple[Hypothesis, ...]:
     )
 
 
-def _shares(answer: Answer) -> tuple[tuple[str, float, float, float], ...]:
+def _shares(answer: CulpritAnswer) -> tuple[tuple[str, float, float, float], ...]:
     return tuple(
         (name, math.exp(mean - REACH * sd), math.exp(mean), math.exp(mean + REACH * sd))
         for name, mean, sd in answer.parts

@@ -83,7 +83,7 @@ def measure_locally(
     scratch = paths.cache / "scratch"
     executor = LocalExecutor(machine=machine, scratch=scratch, environ=environ, trace=options.trace)
     with closing(executor):
-        session = _Session(
+        session = _PiSession(
             executor=executor,
             environment=_environment(python, found),
             host=Host(cache=paths.cache),
@@ -175,7 +175,7 @@ def _environment(python: str, found: Probe) -> Environment:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Session:
+class _PiSession:
     """The processes of one run."""
 
     executor: LocalExecutor

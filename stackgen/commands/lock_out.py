@@ -12,7 +12,7 @@ from stackgen.images.exports import index_options
 from stackgen.index import IndexConfig
 from stackgen.index.config import DEFAULT_NAME
 from stackgen.locks.writing import write_pylock, write_requirements
-from stackgen.measure.ranking import Answer, compared, conclusion
+from stackgen.measure.ranking import RankingAnswer, compared, conclusion
 from stackgen.model.packages import Lock, Target
 from stackgen.model.progress import Progress
 from stackgen.model.reports.campaigns import ChosenStack, ExploreReport
@@ -23,12 +23,12 @@ MARK = "# Written by stackgen"
 """How a file begins that we may overwrite."""
 
 _NOTHING = {
-    Answer.NOTHING_COMPARED: "nothing was compared",
-    Answer.BASELINE_FAILED: "the baseline failed while it was measured",
-    Answer.CONTROLS_FAILED: "the controls failed, so that the ranking cannot be relied on",
-    Answer.FRONT: "goals without weights have a Pareto front and no winner (--goal speed=2)",
-    Answer.NONE_WITHIN_LIMITS: "no stack that was compared is within the limits",
-    Answer.TOO_EARLY: "there are too few blocks for any answer",
+    RankingAnswer.NOTHING_COMPARED: "nothing was compared",
+    RankingAnswer.BASELINE_FAILED: "the baseline failed while it was measured",
+    RankingAnswer.CONTROLS_FAILED: "the controls failed, so that the ranking cannot be relied on",
+    RankingAnswer.FRONT: "goals without weights have a Pareto front and no winner (--goal speed=2)",
+    RankingAnswer.NONE_WITHIN_LIMITS: "no stack that was compared is within the limits",
+    RankingAnswer.TOO_EARLY: "there are too few blocks for any answer",
 }
 
 
@@ -154,11 +154,11 @@ def _why(report: ExploreReport) -> str:
     effects = [each for row in report.ranking for each in row.effects]
     figures = all(each.indicator_id in report.figures for each in effects)
     answer = conclusion(report).answer
-    if answer is Answer.BETTER:
+    if answer is RankingAnswer.BETTER:
         return "shown to be better than the baseline by the goals"
-    if answer is Answer.WITHIN_LIMITS:
+    if answer is RankingAnswer.WITHIN_LIMITS:
         return "the best within the limits, which the baseline exceeds"
-    if answer is not Answer.FASTER:
+    if answer is not RankingAnswer.FASTER:
         return f"the baseline: nothing is shown to be {'better' if figures else 'faster'}"
     if sum(row.best for row in report.ranking) > 1:
         return f"shown to be {'better' if figures else 'faster'} than the baseline, as others are"

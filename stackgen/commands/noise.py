@@ -26,7 +26,7 @@ from stackgen.knowledge.database import Database, open_database
 from stackgen.measure import INTERIM_ANALYSES, Design, block_times, plan_block
 from stackgen.measure.disturbances import exclude_disturbed
 from stackgen.measure.noise import disturbance, indicator_noise, run_s
-from stackgen.measure.retry_policy import Cause, cause_of
+from stackgen.measure.retry_policy import FailureCause, cause_of
 from stackgen.model.identity import StackId
 from stackgen.model.inspections import IndicatorCall, Inspection
 from stackgen.model.progress import Progress
@@ -218,7 +218,7 @@ def _failure(inspections: Sequence[Inspection], call: IndicatorCall) -> Inspecti
             if each.indicator_id == call.id
             and each.block > 0
             and each.block in ran
-            and cause_of(each) in (Cause.UNCERTAIN, Cause.OWN)
+            and cause_of(each) in (FailureCause.UNCERTAIN, FailureCause.OWN)
         ),
         None,
     )

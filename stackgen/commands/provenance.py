@@ -16,7 +16,7 @@ from stackgen.locks.sources import StatedSources, identity, read_sources
 from stackgen.model.progress import Progress
 from stackgen.model.reports.provenance import (
     Finding,
-    FindingCode,
+    ProvenanceFinding,
     ProvenanceReport,
     Severity,
     VulnerabilityCheck,
@@ -25,8 +25,8 @@ from stackgen.model.vulnerabilities import KnownVulnerabilities, Pin
 from stackgen.provenance.checks import (
     Checked,
     Identity,
+    IndexPolicy,
     Pages,
-    Policy,
     attested_releases,
     check_attestations,
     check_sources,
@@ -70,7 +70,7 @@ def provenance(
     stated = read_sources(read_text(path), path=str(path))
     releases = [each for each in stated.packages if each.version and not each.elsewhere]
     config = index_config(index_options, environ)
-    policy = Policy(allowed=_allowed(request, config), links=config.find_links[:1])
+    policy = IndexPolicy(allowed=_allowed(request, config), links=config.find_links[:1])
     with PackageIndex(config, paths.cache) as index:
         progress.doing("reading the indexes")
         pages = index.every_page(each.name for each in releases)
@@ -120,7 +120,7 @@ def _order(finding: Finding) -> tuple[bool, str, str, tuple[str, ...]]:
 
 
 def _ignored(given: tuple[str, ...]) -> frozenset[str]:
-    codes = {each.value for each in FindingCode}
+    codes = {each.value for each in ProvenanceFinding}
     for each in given:
         if each not in codes and not _IDENTIFIER.fullmatch(each):
             raise UsageError(
@@ -165,7 +165,7 @@ def _add_vulnerabilities(
     for each in known.of(name, version) or ():
         others = f" ({', '.join(each.aliases)})" if each.aliases else ""
         checked.add(
-            FindingCode.VULNERABLE,
+            ProvenanceFinding.VULNERABLE,
             Severity.ERROR,
             f"{name}=={version}",
             f"{each.id}{others}: {each.summary or 'a known vulnerability'}",

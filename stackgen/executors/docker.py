@@ -33,7 +33,7 @@ from stackgen.sandbox.supervised import (
     SUPERVISOR,
     Capabilities,
     CommandNotStartedError,
-    Reply,
+    CommandReply,
     Request,
     Supervised,
     SupervisorLostError,
@@ -407,7 +407,7 @@ class DockerExecutor:
 
     def _run_script(
         self, plan: InspectionPlan, spec: ContainerSpec, running: RunningContainer, script: str
-    ) -> Reply:
+    ) -> CommandReply:
         fine = False
         try:
             ended = running.supervised.run(_request(plan, script, running.supervised.capabilities))
@@ -449,7 +449,9 @@ class DockerExecutor:
         return inside, mounts
 
 
-_KILLED_WITH_ITS_SUPERVISOR = Reply(exit_code=-signal.SIGKILL, oom=True, at_limit=True, clean=False)
+_KILLED_WITH_ITS_SUPERVISOR = CommandReply(
+    exit_code=-signal.SIGKILL, oom=True, at_limit=True, clean=False
+)
 
 
 def _request(plan: InspectionPlan, script: str, capabilities: Capabilities) -> Request:
@@ -514,7 +516,7 @@ def _user(places: Sequence[Path]) -> tuple[str, str]:
     )
 
 
-def _unenforced(limits: Limits, capabilities: Capabilities, ended: Reply) -> tuple[str, ...]:
+def _unenforced(limits: Limits, capabilities: Capabilities, ended: CommandReply) -> tuple[str, ...]:
     """Return the limits that do not hold in a container, whatever its engine states."""
     most = capabilities.process_limit
     memory = _memory_is_limited(limits, capabilities)

@@ -31,7 +31,7 @@ from stackgen.sandbox.supervised import (
     MOST_PROCESSES,
     Capabilities,
     CommandNotStartedError,
-    Reply,
+    CommandReply,
     Request,
     SupervisorLostError,
 )
@@ -108,7 +108,7 @@ class VirtualenvExecutor:
         log = log_tail(f"{seen.log}\nthe interpreter {plan.environment.python} is gone")
         return replace(seen, outcome=Outcome.ENGINE_LOST, log=log)
 
-    def _run(self, plan: InspectionPlan) -> tuple[Reply, tuple[str, ...]]:
+    def _run(self, plan: InspectionPlan) -> tuple[CommandReply, tuple[str, ...]]:
         """Run a plan in the running supervisor, or in a new one where that was lost."""
         wanted = _surroundings(plan)
         if self._surroundings != wanted:
@@ -122,7 +122,7 @@ class VirtualenvExecutor:
 
     def _supervised(
         self, plan: InspectionPlan, supervisor: HostSupervisor
-    ) -> tuple[Reply, tuple[str, ...]]:
+    ) -> tuple[CommandReply, tuple[str, ...]]:
         clean = False
         try:
             ended = supervisor.run(self.adapt(plan, _request(plan, supervisor)))
@@ -214,7 +214,9 @@ def _resource_limits(limits: Limits, capabilities: Capabilities) -> dict[str, in
     return found
 
 
-def _unenforced(plan: InspectionPlan, supervisor: HostSupervisor, ended: Reply) -> tuple[str, ...]:
+def _unenforced(
+    plan: InspectionPlan, supervisor: HostSupervisor, ended: CommandReply
+) -> tuple[str, ...]:
     missing = _missing(plan.limits, supervisor, ended)
     program = plan.call.program
     if program is not None and program.network:
@@ -222,7 +224,7 @@ def _unenforced(plan: InspectionPlan, supervisor: HostSupervisor, ended: Reply) 
     return (*missing, *process.writable(program, ended.writable))
 
 
-def _missing(limits: Limits, supervisor: HostSupervisor, ended: Reply) -> tuple[str, ...]:
+def _missing(limits: Limits, supervisor: HostSupervisor, ended: CommandReply) -> tuple[str, ...]:
     """Return the limits that do not hold on this host."""
     capabilities = supervisor.capabilities
     wanted = (

@@ -19,7 +19,7 @@ from stackgen.images.layers import (
     LAYOUT_FILE,
     PREFIX,
     Blob,
-    Config,
+    ImageConfig,
     blob_of,
     image_index,
     image_manifest,
@@ -163,7 +163,7 @@ def _described(members: Mapping[str, Blob], place: Path) -> tuple[Blob, list[Blo
     return config, found
 
 
-def _checked(config: Config, found: Sequence[Blob], place: Path) -> list[Blob]:
+def _checked(config: ImageConfig, found: Sequence[Blob], place: Path) -> list[Blob]:
     """Compare the layers with the configuration; return them, those marked that are compressed."""
     if len(found) != len(config.diff_ids):
         raise _unknown_form(f"{len(found)} layers, and {len(config.diff_ids)} were promised")

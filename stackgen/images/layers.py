@@ -254,7 +254,7 @@ class Blob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class ImageConfig:
     """Properties of an image from its configuration.
 
     diff_ids: of its layers, bottom first.
@@ -265,7 +265,7 @@ class Config:
     platform: Mapping[str, str]
 
 
-def read_config(content: bytes) -> Config:
+def read_config(content: bytes) -> ImageConfig:
     """Read an image's configuration.
 
     Raises:
@@ -273,7 +273,7 @@ def read_config(content: bytes) -> Config:
     """
     document = json.loads(content)
     try:
-        return Config(
+        return ImageConfig(
             diff_ids=tuple(document["rootfs"]["diff_ids"]),
             labels=dict(document["config"].get("Labels") or {}),
             platform={
@@ -286,7 +286,7 @@ def read_config(content: bytes) -> Config:
         raise ValueError(f"it lacks {error}") from error
 
 
-def image_manifest(config: Config, blob: Blob, layers: Sequence[Blob]) -> bytes:
+def image_manifest(config: ImageConfig, blob: Blob, layers: Sequence[Blob]) -> bytes:
     """Return the manifest of an image, whose annotations are its labels of the OCI.
 
     Args:
@@ -305,7 +305,7 @@ def image_manifest(config: Config, blob: Blob, layers: Sequence[Blob]) -> bytes:
     )
 
 
-def image_index(config: Config, manifest: bytes, *, name: str) -> bytes:
+def image_index(config: ImageConfig, manifest: bytes, *, name: str) -> bytes:
     """Return the ``index.json`` of a layout with one image.
 
     Args:
@@ -337,7 +337,7 @@ def _layer_type(blob: Blob) -> str:
     return f"layer.v1.tar{'+gzip' * blob.zipped}"
 
 
-def _annotations(config: Config) -> dict[str, str]:
+def _annotations(config: ImageConfig) -> dict[str, str]:
     return {key: text for key, text in config.labels.items() if key.startswith(OCI_LABELS)}
 
 

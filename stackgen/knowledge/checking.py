@@ -241,7 +241,7 @@ class Checker:
 
 
 @dataclass(slots=True)
-class Reader:
+class RowReader:
     """Reads all rows of a knowledge base whose schema was checked, one table after the other.
 
     Ids are computed again from what they identify. A row that refers to an invalid one is not

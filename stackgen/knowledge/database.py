@@ -39,7 +39,7 @@ from stackgen.model.inspections import (
 )
 from stackgen.model.packages import Artifact, Lock
 from stackgen.model.stacks import Machine, Stack
-from stackgen.storage.state import State, state_path
+from stackgen.storage.state import StateDatabase, state_path
 
 _T = TypeVar("_T")
 
@@ -140,7 +140,7 @@ class Database:
 
     @cached_property
     def _installation(self) -> str:
-        with State(self._state) as state:
+        with StateDatabase(self._state) as state:
             return state.installation
 
     @property
@@ -227,7 +227,7 @@ class Database:
         """Return the ids of the installations that the user trusts."""
         if not self._state.exists():
             return frozenset()
-        with State(self._state, reading=True) as state:
+        with StateDatabase(self._state, reading=True) as state:
             return frozenset(state.trusted_origins())
 
     def find_origin(self, begins: str) -> str:
@@ -244,7 +244,7 @@ class Database:
 
         No seed brings it back (``stackgen.knowledge.seed``).
         """
-        with State(self._state) as state:
+        with StateDatabase(self._state) as state:
             state.add_removed_origin(self.base_id, origin)
         with self._explained():
             with transaction(self._connection):
@@ -254,7 +254,7 @@ class Database:
 
     def set_trust(self, origin: str, *, trusted: bool) -> None:
         """Trust another installation, or trust it no longer."""
-        with State(self._state) as state:
+        with StateDatabase(self._state) as state:
             if trusted:
                 now = datetime.now(timezone.utc).isoformat(timespec="seconds")
                 state.trust_origin(origin, now)
@@ -265,7 +265,7 @@ class Database:
         """Return every row that a merge would refuse."""
         with self._explained():
             refuse_other_schema(self._connection, additions=False)
-            reader = checking.Reader(self._connection)
+            reader = checking.RowReader(self._connection)
             return tuple(each for each in reader.read() if isinstance(each, checking.InvalidRow))
 
     def recover(self, source: Path) -> tuple[int, int]:
@@ -490,7 +490,7 @@ class Database:
         """
         installation = ""
         if self._state.exists():
-            with State(self._state, reading=True) as state:
+            with StateDatabase(self._state, reading=True) as state:
                 installation = state.installation
         return frozenset({installation, self.base_id} - {""})
 

@@ -38,10 +38,10 @@ class _Content(msgspec.Struct, array_like=True):
     """A row of the cache: of one campaign and indicator, which are not repeated for each stack."""
 
     contrasts: tuple[CampaignContrasts, ...]
-    stacks: tuple["_Stack", ...]
+    stacks: tuple["_StoredStack", ...]
 
 
-class _Stack(msgspec.Struct, array_like=True):
+class _StoredStack(msgspec.Struct, array_like=True):
     machine_id: MachineId
     stack_id: StackId
     loaded: tuple[str, ...]
@@ -132,9 +132,9 @@ def store(connection: sqlite3.Connection, key: int, found: Derived) -> None:
     connection.execute("DELETE FROM derived_outline")
 
 
-def _stored(summary: StackSummary) -> _Stack:
+def _stored(summary: StackSummary) -> _StoredStack:
     computed = summary.computed
-    return _Stack(
+    return _StoredStack(
         machine_id=summary.machine_id,
         stack_id=summary.stack_id,
         loaded=summary.loaded,
@@ -195,7 +195,7 @@ def load(
     return Derived(contrasts=tuple(contrasts), summaries=tuple(found))
 
 
-def _computed(stored: _Stack) -> Computed:
+def _computed(stored: _StoredStack) -> Computed:
     counts = (
         (Result(checksum=None if text is None else float(text), file=file, text=words), count)
         for text, file, words, count in stored.counts

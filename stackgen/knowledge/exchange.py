@@ -17,7 +17,7 @@ import msgspec
 
 from stackgen.errors import DatabaseError, MeasurementError
 from stackgen.knowledge import packing, rows
-from stackgen.knowledge.checking import KEYS, Checker, InvalidRow, Reader, ValidRow, reason
+from stackgen.knowledge.checking import KEYS, Checker, InvalidRow, RowReader, ValidRow, reason
 from stackgen.knowledge.connection import damaged, transaction, unreadable
 from stackgen.knowledge.merging import ORIGIN_ID, Union
 from stackgen.knowledge.public import Redaction
@@ -54,7 +54,7 @@ def export_lines(
     header = {"format": FORMAT, "format_version": FORMAT_VERSION, "id_scheme": ID_SCHEME}
     yield _line({**header, "public": public})
     count = 0
-    for each in Reader(connection, by_id=True).read():
+    for each in RowReader(connection, by_id=True).read():
         if isinstance(each, InvalidRow):
             raise unreadable(path, str(each))
         kept = redaction.redacted(each) if redaction is not None else each

@@ -7,7 +7,7 @@ from itertools import combinations
 
 from stackgen.knowledge.evidence import StackSummary
 from stackgen.measure import deviations_in
-from stackgen.measure.retry_policy import Cause, cause_of
+from stackgen.measure.retry_policy import FailureCause, cause_of
 from stackgen.model.evidence import Difference
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Outcome
@@ -101,7 +101,10 @@ def explain_failures(
     ran = {_place(each) for each in seen if each.outcome is Outcome.OK}
     kinds: dict[Kind, list[Inspection]] = {}
     for each in seen:
-        if cause_of(each) in (Cause.UNCERTAIN, Cause.OWN) and not blames_damaged_cache(each):
+        if cause_of(each) in (
+            FailureCause.UNCERTAIN,
+            FailureCause.OWN,
+        ) and not blames_damaged_cache(each):
             also_ran = _place(each) in ran
             kind = (each.machine_id, each.outcome, signature(each.log), also_ran)
             kinds.setdefault(kind, []).append(each)

@@ -63,7 +63,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PathStep:
     """A part of the path of evidence: two stacks, and the campaigns that measured both."""
 
     one: str
@@ -84,7 +84,7 @@ class Basis:
     """
 
     shares: tuple[tuple[CampaignId, float], ...]
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
     origins: tuple[str, ...]
     machines: tuple[tuple[MachineId, float], ...]
     first: str
@@ -162,7 +162,7 @@ class EvidenceGraph:
             merged[_identity(each)] = each if same else replace(each, origins=origins)
         if len({each.indicator_id for each in merged.values()}) > 1:
             raise ValueError("campaigns of one indicator make a graph")
-        found = (_Campaign.of(each, nodes) for each in merged.values())
+        found = (_GraphCampaign.of(each, nodes) for each in merged.values())
         self._campaigns = tuple(each for each in found if each is not None)
         # Locks that are judged one after the other often have the same questions.
         self._last: tuple[object, Comparisons] | None = None
@@ -276,7 +276,7 @@ class EvidenceGraph:
         """Return the stacks that ``fit`` compares a stack with, itself included."""
         return frozenset(each for c in self._around(key, most) for each in c.keys)
 
-    def _around(self, key: str, most: int) -> list["_Campaign"]:
+    def _around(self, key: str, most: int) -> list["_GraphCampaign"]:
         """Return the campaigns that connect a stack with the nearest others."""
         return [self._campaigns[number] for number in sorted(self._surroundings.of(key, most))]
 
@@ -344,7 +344,7 @@ def _order(each: CampaignContrasts) -> tuple[object, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Campaign:
+class _GraphCampaign:
     """A row with the nodes of its stacks, baseline first.
 
     keep: which stacks of the row take part. Few campaigns of a large graph are ever put together,
@@ -356,19 +356,21 @@ class _Campaign:
     keep: tuple[bool, ...]
 
     @classmethod
-    def of(cls, row: CampaignContrasts, nodes: Mapping[StackId, StackNode]) -> "_Campaign | None":
+    def of(
+        cls, row: CampaignContrasts, nodes: Mapping[StackId, StackNode]
+    ) -> "_GraphCampaign | None":
         keep = tuple(stack in nodes for stack in row.stacks)
         if sum(keep) < 2:
             return None
         return cls(row, tuple(nodes[s] for s in row.stacks if s in nodes), keep)
 
-    def only(self, wanted: Collection[str]) -> "_Campaign | None":
+    def only(self, wanted: Collection[str]) -> "_GraphCampaign | None":
         """Return what the campaign says of some stacks alone; None of fewer than two."""
         arms = iter(self.arms)
         keep = tuple(is_known and next(arms).key in wanted for is_known in self.keep)
         if sum(keep) < 2:
             return None
-        return _Campaign(self.row, tuple(arm for arm in self.arms if arm.key in wanted), keep)
+        return _GraphCampaign(self.row, tuple(arm for arm in self.arms if arm.key in wanted), keep)
 
     @cached_property
     def _contrasts(self) -> tuple[Array, Array]:
@@ -414,7 +416,7 @@ class Comparisons:
 
     def __init__(
         self,
-        campaigns: Sequence[_Campaign],
+        campaigns: Sequence[_GraphCampaign],
         stacks: Sequence[str],
         place: Place | None,
         prior: Array | None,
@@ -497,13 +499,13 @@ class Comparisons:
                 found[a][b] = found.setdefault(b, {})[a] = edge
         return found
 
-    def _steps(self, one: str, other: str) -> tuple[Step, ...]:
+    def _steps(self, one: str, other: str) -> tuple[PathStep, ...]:
         def by(a: str, b: str) -> tuple[CampaignId, ...]:
             ids = {self._campaigns[n].row.campaign_id for n in self._pairs[a][b].by}
             return tuple(sorted(ids))
 
         path = self._shortest(one, other)
-        return tuple(Step(one=a, other=b, campaigns=by(a, b)) for a, b in pairwise(path))
+        return tuple(PathStep(one=a, other=b, campaigns=by(a, b)) for a, b in pairwise(path))
 
     def _shortest(self, one: str, other: str) -> tuple[str, ...]:
         """Return the stacks on the shortest way; of equally short ones, the first by name."""
@@ -549,7 +551,7 @@ class Comparisons:
             of[row, self.targets[other]] += 1.0
         return of
 
-    def _study(self, campaign: _Campaign) -> Study:
+    def _study(self, campaign: _GraphCampaign) -> Study:
         machine = campaign.row.machine_id
         return Study(
             arms=tuple(self._layout.node(arm.key, machine, arm.base) for arm in campaign.arms),
@@ -598,7 +600,7 @@ class _Layout:
         return self._numbers[what]
 
 
-def _informative(campaigns: Sequence[_Campaign], wanted: set[str]) -> list[_Campaign]:
+def _informative(campaigns: Sequence[_GraphCampaign], wanted: set[str]) -> list[_GraphCampaign]:
     """Leave out stacks that say nothing of the wanted ones, since a single campaign measured them.
 
     Their log speed is free, so that least squares of the others do not change.
@@ -617,7 +619,7 @@ def _informative(campaigns: Sequence[_Campaign], wanted: set[str]) -> list[_Camp
         left = found
 
 
-def _connected(campaigns: Sequence[_Campaign], key: str) -> list[_Campaign]:
+def _connected(campaigns: Sequence[_GraphCampaign], key: str) -> list[_GraphCampaign]:
     """Return the campaigns that connect a stack with others."""
     sets = _connected_sets(each.keys for each in campaigns)
     reached: Collection[str] = next((each for each in sets if key in each), ())

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stackgen.errors import DatabaseError
 from stackgen.knowledge import rows
-from stackgen.knowledge.checking import InvalidRow, Reader, ValidRow, place_of
+from stackgen.knowledge.checking import InvalidRow, RowReader, ValidRow, place_of
 from stackgen.knowledge.connection import (
     connect_read_only,
     damaged,
@@ -293,7 +293,7 @@ def _state(path: Path) -> tuple[int, int]:
 
 def _read(source: sqlite3.Connection, path: Path) -> Iterator[ValidRow | InvalidRow]:
     with explained(path):
-        yield from Reader(source).read()
+        yield from RowReader(source).read()
 
 
 def _refused(theirs: Path, what: str, refused: list[str], fix: str) -> DatabaseError:

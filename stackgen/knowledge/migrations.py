@@ -15,7 +15,7 @@ from typing import Any
 
 from stackgen.knowledge import packing
 from stackgen.storage.paths import shipped_folder
-from stackgen.storage.state import State, state_path
+from stackgen.storage.state import StateDatabase, state_path
 
 _Content = list[object]
 
@@ -137,7 +137,7 @@ def _state(connection: sqlite3.Connection) -> None:
     if file and found:
         ((knowledge_base,),) = connection.execute("SELECT id FROM identity").fetchall()
         rows = [tuple(row) for row in found]
-        with State(state_path(Path(file))) as state:
+        with StateDatabase(state_path(Path(file))) as state:
             state.add_decided_releases(knowledge_base, filter(_is_text, rows))
     connection.execute("DROP TABLE releases_seen")
 

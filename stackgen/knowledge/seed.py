@@ -16,7 +16,7 @@ import msgspec
 
 from stackgen.errors import DatabaseError
 from stackgen.knowledge.database import Database
-from stackgen.storage.state import State, state_path
+from stackgen.storage.state import StateDatabase, state_path
 
 
 class _Line(msgspec.Struct):
@@ -38,7 +38,7 @@ def load_seeds(database: Database, folder: Path | None) -> int:
         return 0
     files = {hashlib.sha256(each.read_bytes()).hexdigest(): each for each in folder.glob("*.gz")}
     added = 0
-    with State(state_path(database.path)) as state:
+    with StateDatabase(state_path(database.path)) as state:
         for sha256 in sorted(files.keys() - state.loaded_seeds(database.base_id)):
             content, origins = _read(files[sha256])
             if not origins & state.removed_origins(database.base_id):

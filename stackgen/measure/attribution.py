@@ -8,7 +8,7 @@ many small ones, or none at all; what data say of each comes from `Evidence`
 about the hypotheses for its cost (Lindley 1956, On a measure of the information provided by an
 experiment; MacKay 1992, Information-based objective functions for active data selection).
 
-Everything here is pure: a `HybridSpace` proposes, the caller measures, `Attribution` answers.
+Everything here is pure: a `HybridSpace` proposes, the caller measures, `CulpritSearch` answers.
 """
 
 import math
@@ -52,7 +52,7 @@ _BATCHES = (1, 3)
 _TINY = 1e-12
 
 
-class Kind(str, Enum):
+class CauseKind(str, Enum):
     """How the packages of a hypothesis act."""
 
     NONE = "none"
@@ -70,10 +70,10 @@ class Cause:
     kind: `TOGETHER` means that the new versions of both are needed. `BOTH` means that each has an
         effect of its own (of a failure: that each suffices), `THREE` that each of three has a third
         of it. `MANY` stands for effects of more packages, `NONE` for no effect; both name none.
-    packages: of those that always change together, the first one (`Attribution.together`).
+    packages: of those that always change together, the first one (`CulpritSearch.together`).
     """
 
-    kind: Kind
+    kind: CauseKind
     packages: tuple[str, ...] = ()
 
 
@@ -106,7 +106,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class CulpritAnswer:
     """What is known of the causes.
 
     causes: the hypotheses that the answer names, one, or several that no valid hybrid
@@ -146,11 +146,11 @@ class Answer:
     def none_fits(self) -> bool:
         """Return whether the effect is real and none of the hypotheses explains it."""
         cause, probability = self.ranking[0]
-        return not self.fits or (cause.kind is Kind.MANY and probability >= POSTERIOR)
+        return not self.fits or (cause.kind is CauseKind.MANY and probability >= POSTERIOR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+class HybridProposal:
     """A hybrid to measure next, and the stack to measure beside it.
 
     bits: what one block of both is expected to say about the hypotheses.
@@ -210,7 +210,7 @@ class Fit(Protocol):
         """
 
 
-class Attribution:
+class CulpritSearch:
     """The search for a cause, between calls that measure.
 
     together: by their first, the packages that no valid hybrid separates.
@@ -229,17 +229,17 @@ class Attribution:
         *,
         build_cost: float,
         seed: int,
-        kinds: Iterable[Kind] = tuple(Kind),
+        kinds: Iterable[CauseKind] = tuple(CauseKind),
     ) -> None:
         """Set up the hypotheses."""
         self._space, self._evidence, self._build_cost = space, evidence, build_cost
         self._dice = random.Random(seed)  # noqa: S311 (no secret)
         self._known: dict[tuple[Hybrid, Hybrid], Hybrid | None] = {}
         kinds = frozenset(kinds)
-        self._has_partners = Kind.BOTH in kinds
+        self._has_partners = CauseKind.BOTH in kinds
         self.together = self._always_together()
         if not evidence.comparing:
-            kinds -= {Kind.THREE}
+            kinds -= {CauseKind.THREE}
         self._sizes = _sizes(len(self.together), kinds)
         self._fixed = _hypotheses(tuple(self.together), self._sizes)
         self.causes: Sequence[Cause] = self._fixed
@@ -258,7 +258,7 @@ class Attribution:
         shares = {kind: _PRIOR[kind.value] / whole for kind in self._sizes}
         return sum(shares[kind] * math.log2(n / shares[kind]) for kind, n in self._sizes.items())
 
-    def answer(self, trials: Sequence[Trial]) -> Answer:
+    def answer(self, trials: Sequence[Trial]) -> CulpritAnswer:
         """Return what is known after these observations."""
         fit, posterior = self._posterior(trials)
         order = np.argsort(-posterior)
@@ -266,13 +266,13 @@ class Attribution:
         mass = float(posterior[group].sum())
         best = int(order[0])
         misfit = fit.misfit(best)
-        names = self.causes[best].kind is not Kind.MANY
+        names = self.causes[best].kind is not CauseKind.MANY
         decided = mass >= self._level(best) and misfit >= MISFIT_LEVEL and names
         decided = decided and not self._lacking(trials)
         blame = self._blame(posterior)
         total, *parts = fit.effects(best)
         packages = self.causes[best].packages
-        return Answer(
+        return CulpritAnswer(
             causes=tuple(self.causes[each] for each in group) if decided else (),
             posterior=mass,
             ranking=tuple((self.causes[int(i)], float(posterior[i])) for i in order[:5]),
@@ -283,7 +283,7 @@ class Attribution:
             entropy_bits=_entropy(posterior),
         )
 
-    def next_run(self, trials: Sequence[Trial], answer: Answer) -> Proposal | None:
+    def next_run(self, trials: Sequence[Trial], answer: CulpritAnswer) -> HybridProposal | None:
         """Return what to measure next; None where that is decided, or not worth its cost."""
         if answer.causes:
             return None
@@ -299,7 +299,7 @@ class Attribution:
         most = MOST_FURTHER_KNOWN if answer.responsible else MOST_FURTHER
         return best if best.bits_per_cost * most >= self._missing_bits(trials, answer) else None
 
-    def _missing_bits(self, trials: Sequence[Trial], answer: Answer) -> float:
+    def _missing_bits(self, trials: Sequence[Trial], answer: CulpritAnswer) -> float:
         """Return how far the entropy is above that of an answer, the rest being as likely as now.
 
         What is left to know once an answer is given takes no blocks.
@@ -320,7 +320,11 @@ class Attribution:
 
         That a package acts alone excludes partners, of which small ones are hard to see.
         """
-        return ALONE if self.causes[place].kind is Kind.SINGLE and self._has_partners else POSTERIOR
+        return (
+            ALONE
+            if self.causes[place].kind is CauseKind.SINGLE and self._has_partners
+            else POSTERIOR
+        )
 
     def _group(self, posterior: Array) -> list[int]:
         """Return the likeliest hypothesis with those that no valid hybrid tells from it."""
@@ -339,12 +343,12 @@ class Attribution:
         )
         return max(0, self._evidence.confirming - seen)
 
-    def bound(self, answer: Answer) -> float:
+    def bound(self, answer: CulpritAnswer) -> float:
         """Return how many blocks what is known now takes at least, by those considered so far."""
         gained = self.prior_entropy_bits - answer.entropy_bits
         return max(0.0, gained) / self.most_bits if self.most_bits else 0.0
 
-    def proposals(self, trials: Sequence[Trial]) -> tuple[Proposal, ...]:
+    def proposals(self, trials: Sequence[Trial]) -> tuple[HybridProposal, ...]:
         """Return what could be measured next, best information per cost first."""
         fit, posterior = self._posterior(trials)
         order = np.argsort(-posterior)[:_LABELS]
@@ -360,7 +364,9 @@ class Attribution:
             costs = (builds * self._build_cost + count for count in _BATCHES)
             rates = np.max([each / cost for each, cost in zip(bits, costs, strict=True)], axis=0)
             found += [
-                Proposal(hybrid=hybrid, reference=reference, bits=float(one), bits_per_cost=rate)
+                HybridProposal(
+                    hybrid=hybrid, reference=reference, bits=float(one), bits_per_cost=rate
+                )
                 for (hybrid, reference), one, rate in zip(
                     pairs, bits[0], rates.tolist(), strict=True
                 )
@@ -388,10 +394,12 @@ class Attribution:
     def _posterior(self, trials: Sequence[Trial]) -> tuple[Fit, Array]:
         if self._fitted is None or self._fitted[0] != trials:
             found = self._fit(self._fixed, trials)
-            if Kind.THREE in self._sizes and len(self.together) > _MOST_OF_ALL:
+            if CauseKind.THREE in self._sizes and len(self.together) > _MOST_OF_ALL:
                 blame = self._blame(found[1])
                 suspects = sorted(blame, key=lambda each: -blame[each])[:_SUSPECTS]
-                triples = (Cause(Kind.THREE, each) for each in combinations(sorted(suspects), 3))
+                triples = (
+                    Cause(CauseKind.THREE, each) for each in combinations(sorted(suspects), 3)
+                )
                 found = self._fit([*self._fixed, *triples], trials)
             self._fitted = list(trials), *found
         return self._fitted[1:]
@@ -467,7 +475,7 @@ class Attribution:
     def _separable(self, one: int, other: int) -> bool:
         """Return whether a valid hybrid exists for which two hypotheses predict other things."""
         a, b = self.causes[one], self.causes[other]
-        if Kind.MANY in (a.kind, b.kind) or Kind.NONE in (a.kind, b.kind):
+        if CauseKind.MANY in (a.kind, b.kind) or CauseKind.NONE in (a.kind, b.kind):
             return True
         involved = sorted({*a.packages, *b.packages})
         for pattern in product((False, True), repeat=len(involved)):
@@ -479,24 +487,30 @@ class Attribution:
         return False
 
 
-def _sizes(packages: int, kinds: frozenset[Kind]) -> dict[Kind, int]:
+def _sizes(packages: int, kinds: frozenset[CauseKind]) -> dict[CauseKind, int]:
     """Return how many hypotheses there are of each kind, of those kinds that have any."""
     found = {
-        Kind.NONE: 1,
-        Kind.MANY: int(packages > 2),
-        Kind.SINGLE: packages,
-        Kind.TOGETHER: math.comb(packages, 2),
-        Kind.BOTH: math.comb(packages, 2),
-        Kind.THREE: math.comb(packages, 3),
+        CauseKind.NONE: 1,
+        CauseKind.MANY: int(packages > 2),
+        CauseKind.SINGLE: packages,
+        CauseKind.TOGETHER: math.comb(packages, 2),
+        CauseKind.BOTH: math.comb(packages, 2),
+        CauseKind.THREE: math.comb(packages, 3),
     }
     return {kind: count for kind, count in found.items() if kind in kinds and count}
 
 
-def _hypotheses(packages: Sequence[str], kinds: Iterable[Kind]) -> list[Cause]:
+def _hypotheses(packages: Sequence[str], kinds: Iterable[CauseKind]) -> list[Cause]:
     """Return the hypotheses of these kinds; triples only where there are few."""
-    sizes = {Kind.NONE: 0, Kind.MANY: 0, Kind.SINGLE: 1, Kind.TOGETHER: 2, Kind.BOTH: 2}
+    sizes = {
+        CauseKind.NONE: 0,
+        CauseKind.MANY: 0,
+        CauseKind.SINGLE: 1,
+        CauseKind.TOGETHER: 2,
+        CauseKind.BOTH: 2,
+    }
     if len(packages) <= _MOST_OF_ALL:
-        sizes[Kind.THREE] = 3
+        sizes[CauseKind.THREE] = 3
     known = [kind for kind in kinds if kind in sizes]
     return [Cause(kind, each) for kind in known for each in combinations(packages, sizes[kind])]
 

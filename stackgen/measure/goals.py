@@ -109,7 +109,7 @@ def compare_goals(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Comparison:
+class _GoalComparison:
     """Compares stacks on goals.
 
     numbers: of each goal that is measured: a number per block of each stack on each call, with the
@@ -241,7 +241,7 @@ def _comparison(
     sizes: Mapping[StackId, StackSize],
     margin: float,
     goals: Goals,
-) -> _Comparison:
+) -> _GoalComparison:
     excluded = exclude_disturbed(inspections).excluded
     times = all_times(inspections, excluded)
     imports = all_times(inspections, excluded, _circumstance(IMPORT_S))
@@ -250,7 +250,7 @@ def _comparison(
     program = bool(calls) and calls[0].program is not None
     if program:
         peaks = all_times(inspections, (), lambda seen: seen.peak_memory_bytes or None)
-    return _Comparison(
+    return _GoalComparison(
         numbers={
             Goal.SPEED: [(_of(times, call), weights.get(call.id, 1.0)) for call in calls],
             Goal.IMPORT: _first(imports, calls),

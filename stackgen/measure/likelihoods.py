@@ -15,7 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln, chdtrc, log_ndtr
 
-from stackgen.measure.attribution import Array, Cause, Fit, Hybrid, Kind, Pair, Trial, stacks_of
+from stackgen.measure.attribution import (
+    Array,
+    Cause,
+    CauseKind,
+    Fit,
+    Hybrid,
+    Pair,
+    Trial,
+    stacks_of,
+)
 
 Places: TypeAlias = NDArray[np.intp]
 _SHARES = ((0.5, 0.15), (1.6, 0.25), (-0.6, 0.25))
@@ -67,7 +76,7 @@ class Timings:
     def levels(self, cause: Cause, hybrid: Hybrid) -> tuple[bool, ...]:
         """Return which of the effects of a cause a hybrid has."""
         present = tuple(each in hybrid for each in cause.packages)
-        if cause.kind is Kind.TOGETHER:
+        if cause.kind is CauseKind.TOGETHER:
             return (all(present),)
         # Two effects that come together are one.
         return present if len(set(present)) > 1 else present[:1]
@@ -115,19 +124,21 @@ class _TimingsFit:
         columns = [
             (place, share, each)
             for place, each in enumerate(self._causes)
-            for share in (_SHARES if each.kind is Kind.BOTH else ((0.5, 0.0),))
+            for share in (_SHARES if each.kind is CauseKind.BOTH else ((0.5, 0.0),))
         ]
         effect = abs(self._prior.effect)
         self._cause_of = np.array([place for place, _, _ in columns])
         self._counts = np.bincount(self._cause_of, minlength=len(self._causes))
         self._first = np.array([index[c.packages[0]] if c.packages else 0 for _, _, c in columns])
         self._last = np.array([index[c.packages[-1]] if c.packages else 0 for _, _, c in columns])
-        three = [(n, c.packages) for n, (_, _, c) in enumerate(columns) if c.kind is Kind.THREE]
+        three = [
+            (n, c.packages) for n, (_, _, c) in enumerate(columns) if c.kind is CauseKind.THREE
+        ]
         self._three = np.array([place for place, _ in three], dtype=np.intp)
         self._of_three = np.array([[index[each] for each in names] for _, names in three])
-        self._both = np.array([each.kind is Kind.BOTH for _, _, each in columns])
+        self._both = np.array([each.kind is CauseKind.BOTH for _, _, each in columns])
         self._silent = np.array([not each.packages for _, _, each in columns])
-        self._many = np.array([each.kind is Kind.MANY for _, _, each in columns])
+        self._many = np.array([each.kind is CauseKind.MANY for _, _, each in columns])
         shares = np.array([share for _, share, _ in columns])
         self._difference_mean = (shares[:, 0] - 0.5) * self._prior.effect
         self._difference_var = np.maximum((shares[:, 1] * effect) ** 2, _TINY)
@@ -296,7 +307,7 @@ class _TimingsFit:
         column = self._best_column(place)
         part, contrast = (each[:, column] for each in self._design)
         freedom = len(self._y) - int(part.any()) - int(contrast.any())
-        if self._causes[place].kind is Kind.MANY or freedom < 1:
+        if self._causes[place].kind is CauseKind.MANY or freedom < 1:
             return 1.0
         solved = self._solution
         residual = self._y - solved.whole[column] * part - solved.difference[column] * contrast
@@ -383,7 +394,7 @@ class _FailuresFit:
         logs = _log_beta(self._with) - _log_beta(np.array([prior.with_cause]))
         logs += _log_beta(self._without) - _log_beta(np.array([prior.without_cause]))
         for place, each in enumerate(causes):
-            if each.kind is Kind.MANY:  # each hybrid fails with a probability of its own
+            if each.kind is CauseKind.MANY:  # each hybrid fails with a probability of its own
                 own = _log_beta(counts + 0.5) - _log_beta(np.array([[0.5, 0.5]]))
                 logs[place] = own.sum()
         self.log_likelihoods: Array = logs
@@ -396,7 +407,7 @@ class _FailuresFit:
         for one, (hybrid, _) in enumerate(pairs):
             for row, place in enumerate(weights):
                 cause = self._causes[place]
-                if cause.kind is Kind.MANY:
+                if cause.kind is CauseKind.MANY:
                     seen[one, row] = np.array(self._runs.get(hybrid, (0, 0))) + 0.5
                 else:
                     seen[one, row] = (self._with if _fails(cause, hybrid) else self._without)[place]
@@ -417,7 +428,7 @@ def _fails(cause: Cause, hybrid: Hybrid) -> float:
     present = [each in hybrid for each in cause.packages]
     if not present:
         return 0.0
-    return float(any(present) if cause.kind is Kind.BOTH else all(present))
+    return float(any(present) if cause.kind is CauseKind.BOTH else all(present))
 
 
 def _log_beta(counts: Array) -> Array:

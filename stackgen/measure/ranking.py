@@ -181,7 +181,7 @@ def weighted_mean(contrasts: Sequence[tuple[Times, float]]) -> Times:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Comparison:
+class _Comparer:
     """Compares stacks by their times in blocks.
 
     alpha: false alarms allowed of one comparison.
@@ -256,7 +256,7 @@ def rank(
         planned: how many stacks will be compared with the baseline, where not all have begun.
     """
     series = all_times(inspections, exclude_disturbed(inspections).excluded)
-    whole = _Comparison(
+    whole = _Comparer(
         series=series,
         calls=calls,
         weights=weights or {},
@@ -283,7 +283,7 @@ def rank(
     return _ordered(rows, pairs, baseline)
 
 
-def _ordered(rows: Sequence[Ranked], pairs: _Comparison, baseline: StackId) -> tuple[Ranked, ...]:
+def _ordered(rows: Sequence[Ranked], pairs: _Comparer, baseline: StackId) -> tuple[Ranked, ...]:
     """Return rows, the fastest first, and mark those that the fastest is not shown to beat."""
     scores = {baseline: 0.0} | {
         row.stack_id: _score(row.effects, row.overall, pairs.weights)
@@ -301,9 +301,7 @@ def _ordered(rows: Sequence[Ranked], pairs: _Comparison, baseline: StackId) -> t
     )
 
 
-def _shared_alpha(
-    whole: _Comparison, baseline: StackId, planned: int
-) -> tuple[_Comparison, _Comparison]:
+def _shared_alpha(whole: _Comparer, baseline: StackId, planned: int) -> tuple[_Comparer, _Comparer]:
     """Return what compares stacks with the baseline, and what compares them with each other.
 
     A ranking of k stacks on m indicators is k - 1 comparisons on each indicator and, where there
@@ -332,7 +330,7 @@ def _score(
     return math.fsum(logs) / math.fsum(own)
 
 
-def _beats(comparison: _Comparison, leader: StackId, other: StackId, baseline: StackId) -> bool:
+def _beats(comparison: _Comparer, leader: StackId, other: StackId, baseline: StackId) -> bool:
     """Return whether the leader is shown to be faster, over all indicators together.
 
     Where no block holds both, as when another run compared the other one, it is so where even the
@@ -411,7 +409,7 @@ def _answers(row: Ranked) -> tuple[Effect, ...]:
 # The conclusion of an exploration: which stack to take, or why there is none
 
 
-class Answer(str, Enum):
+class RankingAnswer(str, Enum):
     """What a ranking answers.
 
     FASTER: a stack is shown to be faster than the baseline.
@@ -442,7 +440,7 @@ class Answer(str, Enum):
 class Conclusion:
     """An answer, and the row of the stack to take; None where there is none to be named."""
 
-    answer: Answer
+    answer: RankingAnswer
     winner: Ranked | None = None
 
 
@@ -462,25 +460,25 @@ def conclusion(report: ExploreReport) -> Conclusion:
     itself. What failed, or computes something else, answers nothing.
     """
     if not any(row.effects for row in report.ranking):
-        return Conclusion(answer=Answer.NOTHING_COMPARED)
+        return Conclusion(answer=RankingAnswer.NOTHING_COMPARED)
     baseline = next((row for row in report.ranking if row.is_baseline), None)
     if baseline is not None and baseline.failures:
-        return Conclusion(answer=Answer.BASELINE_FAILED)
+        return Conclusion(answer=RankingAnswer.BASELINE_FAILED)
     if any(control.failed for control in report.health.controls):
-        return Conclusion(answer=Answer.CONTROLS_FAILED)
+        return Conclusion(answer=RankingAnswer.CONTROLS_FAILED)
     others = [row for row in report.ranking if row.counts and not row.is_baseline]
     if baseline is None or not baseline.counts or not others:
-        return Conclusion(answer=Answer.NOTHING_COMPARED)
+        return Conclusion(answer=RankingAnswer.NOTHING_COMPARED)
     if all(effect.low <= 0 for row in others for effect in row.effects):
-        return Conclusion(answer=Answer.TOO_EARLY)
+        return Conclusion(answer=RankingAnswer.TOO_EARLY)
     if report.goals.goals.decides:
         return _by_goals(report, baseline, others)
     found = report.search.leader if report.search else ""
     fastest = [row for row in others if row.best and row.is_faster]
     if fastest:
         winner = next((row for row in fastest if row.stack_id == found), fastest[0])
-        return Conclusion(answer=Answer.FASTER, winner=winner)
-    return Conclusion(answer=Answer.NOTHING_FASTER, winner=baseline)
+        return Conclusion(answer=RankingAnswer.FASTER, winner=winner)
+    return Conclusion(answer=RankingAnswer.NOTHING_FASTER, winner=baseline)
 
 
 def _by_goals(report: ExploreReport, baseline: Ranked, others: Sequence[Ranked]) -> Conclusion:
@@ -489,9 +487,9 @@ def _by_goals(report: ExploreReport, baseline: Ranked, others: Sequence[Ranked])
     within = [row for row in others if not found[row.stack_id].exceeded]
     keeps = not found[baseline.stack_id].exceeded
     if not within and not keeps:
-        return Conclusion(answer=Answer.NONE_WITHIN_LIMITS)
+        return Conclusion(answer=RankingAnswer.NONE_WITHIN_LIMITS)
     if report.goals.goals.has_front:
-        return Conclusion(answer=Answer.FRONT)
+        return Conclusion(answer=RankingAnswer.FRONT)
     scores = {row.stack_id: found[row.stack_id].decision for row in within}
     ordered = sorted(
         within, key=lambda row: -(each.ratio if (each := scores[row.stack_id]) is not None else 0)
@@ -502,7 +500,7 @@ def _by_goals(report: ExploreReport, baseline: Ranked, others: Sequence[Ranked])
         if (each := scores[row.stack_id]) is not None and each.verdict is Verdict.FASTER
     ]
     if better:
-        return Conclusion(answer=Answer.BETTER, winner=better[0])
+        return Conclusion(answer=RankingAnswer.BETTER, winner=better[0])
     if keeps:
-        return Conclusion(answer=Answer.NOTHING_FASTER, winner=baseline)
-    return Conclusion(answer=Answer.WITHIN_LIMITS, winner=ordered[0])
+        return Conclusion(answer=RankingAnswer.NOTHING_FASTER, winner=baseline)
+    return Conclusion(answer=RankingAnswer.WITHIN_LIMITS, winner=ordered[0])

@@ -42,7 +42,7 @@ _UNCERTAIN = (
 _MAY_BE_KILLED = (Outcome.CRASHED, Outcome.OUT_OF_MEMORY, Outcome.BUILD_FAILED)
 
 
-class Cause(str, Enum):
+class FailureCause(str, Enum):
     """What a failure comes from; the module says what follows from each."""
 
     INFRASTRUCTURE = "infrastructure"
@@ -64,7 +64,7 @@ def ending(exit_code: int) -> str:
         return f"exit code {exit_code}"
 
 
-def cause(outcome: Outcome, log: str) -> Cause | None:
+def cause(outcome: Outcome, log: str) -> FailureCause | None:
     """Return the cause of a failure; None where an inspection is ok.
 
     Args:
@@ -73,14 +73,14 @@ def cause(outcome: Outcome, log: str) -> Cause | None:
     if outcome is Outcome.OK:
         return None
     if outcome.is_infrastructure:
-        return Cause.INFRASTRUCTURE
+        return FailureCause.INFRASTRUCTURE
     last = log.rstrip().rpartition("\n")[2]
     if outcome in _MAY_BE_KILLED and _KILLED.search(last):
-        return Cause.KILLED
-    return Cause.UNCERTAIN if outcome in _UNCERTAIN else Cause.OWN
+        return FailureCause.KILLED
+    return FailureCause.UNCERTAIN if outcome in _UNCERTAIN else FailureCause.OWN
 
 
-def cause_of(inspection: Inspection) -> Cause | None:
+def cause_of(inspection: Inspection) -> FailureCause | None:
     """Return the cause of an inspection's failure; None where it is ok."""
     return cause(inspection.outcome, inspection.log)
 
@@ -100,7 +100,7 @@ def blamed(inspections: Iterable[Inspection], calls: Sequence[IndicatorCall]) ->
         if each.outcome is not Outcome.OK
         and each.block > 0
         and each.indicator_id in ids
-        and cause_of(each) in (Cause.UNCERTAIN, Cause.OWN)
+        and cause_of(each) in (FailureCause.UNCERTAIN, FailureCause.OWN)
     ]
     if not failed:
         return []
@@ -127,13 +127,13 @@ def known_trial(
         return ok
     now = [each for each in trials if each.id in current]
     counted = trials if anything_ran else now
-    own = [each for each in counted if cause_of(each) is Cause.OWN]
+    own = [each for each in counted if cause_of(each) is FailureCause.OWN]
     if own:
         return own[-1]
-    uncertain = [each for each in counted if cause_of(each) is Cause.UNCERTAIN]
+    uncertain = [each for each in counted if cause_of(each) is FailureCause.UNCERTAIN]
     if len(uncertain) >= MOST_TRIALS or any(each in now for each in uncertain):
         return uncertain[-1]
-    killed = [each for each in now if cause_of(each) is Cause.KILLED]
+    killed = [each for each in now if cause_of(each) is FailureCause.KILLED]
     return killed[-1] if len(killed) >= MOST_KILLS else None
 
 
@@ -154,7 +154,7 @@ def killed_again_and_again(
         killed = {
             (each.stack_id, each.indicator_id): each
             for each in block
-            if cause_of(each) is Cause.KILLED and each.indicator_id in others
+            if cause_of(each) is FailureCause.KILLED and each.indicator_id in others
         }
         in_a_row |= dict.fromkeys(ran, 0)
         for arm in killed.keys() - ran:
@@ -181,7 +181,7 @@ def nothing_runs(
     for call in calls:
         idle = idle_blocks(inspections, call)
         for count, block in enumerate(idle, start=1):
-            killed = all(cause_of(each) is Cause.KILLED for each in block)
+            killed = all(cause_of(each) is FailureCause.KILLED for each in block)
             has_baseline = any(each.stack_id == baseline for each in block)
             if (not killed and has_baseline and count == 1) or count >= MOST_KILLS:
                 return idle[0][-1]
@@ -192,7 +192,7 @@ def idle_blocks(run: Iterable[Inspection], call: IndicatorCall) -> list[list[Ins
     """Return the last blocks of a run in which no stack ran an indicator, the latest first."""
     found = []
     for block in reversed(_blocks(run, (call,)).values()):
-        if any(cause_of(each) in (None, Cause.INFRASTRUCTURE) for each in block):
+        if any(cause_of(each) in (None, FailureCause.INFRASTRUCTURE) for each in block):
             break
         found.append(block)
     return found

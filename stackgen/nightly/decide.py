@@ -37,7 +37,7 @@ _BOTH_STAGES = 1.96 / 1.645
 """A campaign may miss 2.5 % where it and those that confirm may miss 5 % together."""
 
 
-class Quantity(str, Enum):
+class ComparedQuantity(str, Enum):
     """What is compared."""
 
     TIME = "time"
@@ -45,7 +45,11 @@ class Quantity(str, Enum):
     MEMORY = "import memory"
 
 
-TOLERANCE = {Quantity.TIME: 0.01, Quantity.IMPORT: 0.10, Quantity.MEMORY: 0.05}
+TOLERANCE = {
+    ComparedQuantity.TIME: 0.01,
+    ComparedQuantity.IMPORT: 0.10,
+    ComparedQuantity.MEMORY: 0.05,
+}
 """Relative differences that are no findings: more than two builds of one stack differ by."""
 
 
@@ -57,12 +61,12 @@ class Series:
     contrasts: log(old / new) per block, in block order; above 0 the new stack needs less.
     """
 
-    quantity: Quantity
+    quantity: ComparedQuantity
     measure: str
     contrasts: tuple[float, ...]
 
 
-class Step(str, Enum):
+class FailureStep(str, Enum):
     """Where a stack fails."""
 
     RESOLVE = "resolve"
@@ -80,12 +84,12 @@ class Failure:
     """
 
     is_new: bool
-    step: Step | None
+    step: FailureStep | None
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class PairResult:
     """What one campaign says of two stacks.
 
     series: compared quantities. different: indicators with another result, each with how.
@@ -126,7 +130,7 @@ class Signal:
         """Return what a second campaign has to show again."""
         return self.kind, self.measure
 
-    def shown_by(self, measured: "Measured") -> "tuple[float, Signal] | None":
+    def shown_by(self, measured: "PairResult") -> "tuple[float, Signal] | None":
         """Return the two-sided p-value of its series, and the estimate; None in another direction.
 
         Also None within the tolerance, where nothing is shown.
@@ -157,11 +161,11 @@ def campaign_alpha(indicators: int, share: float | None = None) -> float:
         indicators: that are compared.
         share: of one comparison; None: that of Holm's first step in a first campaign.
     """
-    share = ALPHA / (indicators + len(Quantity) - 1) if share is None else share
+    share = ALPHA / (indicators + len(ComparedQuantity) - 1) if share is None else share
     return share * (indicators + 1 if indicators > 1 else 1)
 
 
-def flagged(measured: Measured) -> tuple[Signal, ...]:
+def flagged(measured: PairResult) -> tuple[Signal, ...]:
     """Return what the first campaign of a release shows, by Holm's procedure at ALPHA.
 
     Source: Holm (1979), A simple sequentially rejective multiple test procedure.
@@ -180,7 +184,7 @@ def flagged(measured: Measured) -> tuple[Signal, ...]:
 
 
 def confirmed(
-    signals: Iterable[Signal], *campaigns: Measured, alpha: float = CONFIRM_ALPHA
+    signals: Iterable[Signal], *campaigns: PairResult, alpha: float = CONFIRM_ALPHA
 ) -> tuple[Signal, ...]:
     """Return the signals that independent campaigns show, too, with their estimates.
 
@@ -206,7 +210,7 @@ def confirmed(
     return tuple(again[each.key] for each in signals if each.key in again)
 
 
-def needs_third(signals: Iterable[Signal], second: Measured) -> bool:
+def needs_third(signals: Iterable[Signal], second: PairResult) -> bool:
     """Return whether a third campaign may yet confirm what the second one alone did not."""
     if second.controls_failed or not second.complete or second.failures:
         return False
@@ -226,14 +230,14 @@ def _combined(*p_values: float) -> float:
     return 2 * float(ndtr(-sum(deviates) / math.sqrt(len(deviates))))
 
 
-def holds(signal: Signal, measured: Measured) -> bool | None:
+def holds(signal: Signal, measured: PairResult) -> bool | None:
     """Return whether a campaign shows a signal; None where it does not say."""
     if confirmed([signal], measured, alpha=HOLDS_ALPHA):
         return True
     return None if not measured.complete or measured.controls_failed else False
 
 
-def fixed(signal: Signal, measured: Measured) -> bool:
+def fixed(signal: Signal, measured: PairResult) -> bool:
     """Return whether a newer stack, compared with the good one, no longer has a difference.
 
     Speed and memory: its interval excludes even half of the loss (on the log scale).
@@ -248,10 +252,10 @@ def fixed(signal: Signal, measured: Measured) -> bool:
     return _effect(series, HOLDS_ALPHA).low > math.sqrt(signal.ratio or 1.0)
 
 
-def smallest_detectable(measured: Measured) -> float:
+def smallest_detectable(measured: PairResult) -> float:
     """Return the smallest ratio above 1 that each indicator would have been reported for."""
     alpha = ALPHA / max(1, len(measured.series))
-    times = [each for each in measured.series if each.quantity is Quantity.TIME]
+    times = [each for each in measured.series if each.quantity is ComparedQuantity.TIME]
     return max((_detectable(_effect(each, alpha)) for each in times), default=math.inf)
 
 
@@ -266,10 +270,10 @@ def _detectable(found: Effect) -> float:
     boundary = math.log(found.high / found.ratio)
     beyond = max(0.0, math.log(found.smallest_detectable) - boundary)
     missed = math.hypot(_BOTH_STAGES * beyond, _DEVIATES * math.sqrt(2) * BUILD_SD)
-    return math.exp(boundary + missed) * (1 + TOLERANCE[Quantity.TIME])
+    return math.exp(boundary + missed) * (1 + TOLERANCE[ComparedQuantity.TIME])
 
 
-def is_settled(measured: Measured, *, detect: float, alpha: float | None = None) -> bool:
+def is_settled(measured: PairResult, *, detect: float, alpha: float | None = None) -> bool:
     """Return whether more blocks would add nothing that counts.
 
     Each indicator has its answer, has the most blocks ever taken, or would have shown ``detect``.
@@ -280,7 +284,7 @@ def is_settled(measured: Measured, *, detect: float, alpha: float | None = None)
         alpha: of each comparison; None: that of Holm's first step in a first campaign.
     """
     alpha = ALPHA / max(1, len(measured.series)) if alpha is None else alpha
-    effects = [_effect(e, alpha) for e in measured.series if e.quantity is Quantity.TIME]
+    effects = [_effect(e, alpha) for e in measured.series if e.quantity is ComparedQuantity.TIME]
     return bool(effects) and all(
         each.verdict is not Verdict.INCONCLUSIVE
         or each.blocks >= INTERIM_ANALYSES[-1]
@@ -315,7 +319,7 @@ def _signal(series: Series, alpha: float) -> Signal | None:
     found = _effect(series, alpha)
     is_better = found.ratio > 1
     kind = FindingKind.FASTER if is_better else FindingKind.SLOWER
-    if series.quantity is not Quantity.TIME:
+    if series.quantity is not ComparedQuantity.TIME:
         if is_better:
             return None
         kind = FindingKind.LARGER
@@ -324,7 +328,7 @@ def _signal(series: Series, alpha: float) -> Signal | None:
     )
 
 
-def _exact(measured: Measured) -> Sequence[Signal]:
+def _exact(measured: PairResult) -> Sequence[Signal]:
     """Return what needs no statistics: other results, and more disk space."""
     found = [
         Signal(kind=FindingKind.DIFFERENT, measure=measure, detail=detail)
@@ -344,5 +348,5 @@ def _exact(measured: Measured) -> Sequence[Signal]:
 
 
 def _broken(failure: Failure) -> Signal:
-    step = failure.step or Step.CRASH
+    step = failure.step or FailureStep.CRASH
     return Signal(kind=FindingKind.BROKEN, measure=step.value, detail=failure.reason)

@@ -31,7 +31,7 @@ from stackgen.model.progress import Progress
 from stackgen.nightly.decide import (
     CONFIRM_ALPHA,
     HOLDS_ALPHA,
-    Measured,
+    PairResult,
     Signal,
     confirmed,
     fixed,
@@ -104,7 +104,7 @@ class Site(Protocol):
             ResolutionError: there is none.
         """
 
-    def measure(self, pair: Pair, stage: Stage, budget_s: float) -> Measured:
+    def measure(self, pair: Pair, stage: Stage, budget_s: float) -> PairResult:
         """Run a campaign of two stacks, or go on with it.
 
         Raises:
@@ -464,13 +464,13 @@ class Night:
 
     def _campaigns(
         self, pair: Pair, attempt: int, among: int
-    ) -> tuple[Measured, Measured | None, Sequence[Signal]]:
+    ) -> tuple[PairResult, PairResult | None, Sequence[Signal]]:
         """Return what the first campaign says, what confirms it if any, and what both show."""
         first = self._measured(pair, FIRST, attempt, among)
         signals = flagged(first)
         if not signals:
             return first, None, ()
-        late = Measured(complete=False, missing="a difference is not confirmed yet")
+        late = PairResult(complete=False, missing="a difference is not confirmed yet")
         if self._left_s <= 0:
             return first, late, ()
         self.progress.note("A difference: measuring it a second time, independently.")
@@ -488,7 +488,7 @@ class Night:
             last = replace(last, complete=True, missing="")
         return first, last, found
 
-    def _measured(self, pair: Pair, stage: Stage, attempt: int, among: int) -> Measured:
+    def _measured(self, pair: Pair, stage: Stage, attempt: int, among: int) -> PairResult:
         own = replace(stage, seed=_SEEDS * attempt + stage.seed)
         found = self.site.measure(pair, own, max(1.0, self._left_s / among))
         self.ends += found.waited_s
@@ -496,7 +496,7 @@ class Night:
             raise _NightEndedError("you interrupted it", interrupts.exit_code())
         return found
 
-    def _blamed(self, release: PendingRelease, measured: Measured | None) -> str:
+    def _blamed(self, release: PendingRelease, measured: PairResult | None) -> str:
         """Return why a campaign says nothing of a release; "" where it does, or is none."""
         if measured is None:
             return ""
@@ -522,7 +522,7 @@ class Night:
         return files is not None and bool(files.fitting) and not files.yanked
 
     def _done(
-        self, release: PendingRelease, pair: Pair, first: Measured, signals: Sequence[Signal]
+        self, release: PendingRelease, pair: Pair, first: PairResult, signals: Sequence[Signal]
     ) -> None:
         """Move the newest stack on to a release that runs; leave out one that does not."""
         package, version = release.package, release.version
@@ -596,7 +596,7 @@ class Night:
     def _fix(
         self,
         found: FindingState,
-        measured: Measured,
+        measured: PairResult,
         pair: Pair,
         package: str,
         version: str,
@@ -797,7 +797,7 @@ def first_page(
     return replace(page, releases=kept)
 
 
-def _result(first: Measured, signals: Sequence[Signal]) -> str:
+def _result(first: PairResult, signals: Sequence[Signal]) -> str:
     """Return what was found of a release, in words."""
     if signals:
         return ", ".join(f"{each.kind.value} ({each.measure})" for each in signals)

@@ -25,11 +25,11 @@ from stackgen.model.reports.campaigns import Estimate, ExploreReport, FailedStac
 from stackgen.model.stacks import Base
 from stackgen.nightly.decide import (
     TOLERANCE,
+    ComparedQuantity,
     Failure,
-    Measured,
-    Quantity,
+    FailureStep,
+    PairResult,
     Series,
-    Step,
     campaign_alpha,
     is_settled,
 )
@@ -45,17 +45,17 @@ RunPair = Callable[[str, str, CampaignRequest], ExploreReport]
 """Measures two stacks, named as on the command line."""
 
 _QUANTITIES = {
-    Goal.SPEED: Quantity.TIME,
-    Goal.IMPORT: Quantity.IMPORT,
-    Goal.MEMORY: Quantity.MEMORY,
+    Goal.SPEED: ComparedQuantity.TIME,
+    Goal.IMPORT: ComparedQuantity.IMPORT,
+    Goal.MEMORY: ComparedQuantity.MEMORY,
 }
 _STEPS = {
-    Outcome.BUILD_FAILED: Step.BUILD,
-    Outcome.IMPORT_FAILED: Step.IMPORT,
-    Outcome.CRASHED: Step.CRASH,
-    Outcome.TIMEOUT: Step.CRASH,
-    Outcome.INVALID_OUTPUT: Step.CRASH,
-    Outcome.UNSUPPORTED: Step.CRASH,
+    Outcome.BUILD_FAILED: FailureStep.BUILD,
+    Outcome.IMPORT_FAILED: FailureStep.IMPORT,
+    Outcome.CRASHED: FailureStep.CRASH,
+    Outcome.TIMEOUT: FailureStep.CRASH,
+    Outcome.INVALID_OUTPUT: FailureStep.CRASH,
+    Outcome.UNSUPPORTED: FailureStep.CRASH,
 }
 """What a failure says of a package; other outcomes are those of a machine or a network."""
 REPLICAS = (1, 2, 3)
@@ -135,7 +135,7 @@ class LiveSite:
             )
         return found.lock
 
-    def measure(self, pair: Pair, stage: Stage, budget_s: float) -> Measured:
+    def measure(self, pair: Pair, stage: Stage, budget_s: float) -> PairResult:
         """Run a campaign of two stacks, or go on with it."""
         indicators = max(1, len(self.watch.indicators) + bool(self.watch.command))
         request = replace(
@@ -143,7 +143,7 @@ class LiveSite:
             measurement=replace(
                 self.request.measurement,
                 alpha=campaign_alpha(indicators, stage.alpha),
-                tolerance=TOLERANCE[Quantity.TIME],
+                tolerance=TOLERANCE[ComparedQuantity.TIME],
             ),
             target=replace(self.request.target, rebuild=stage.replica > 0),
             replica=stage.replica,
@@ -183,7 +183,7 @@ class LiveSite:
 
 def measured_of(
     report: ExploreReport, paths: Paths, *, detect: float, alpha: float | None
-) -> Measured:
+) -> PairResult:
     """Return what a campaign of two stacks, A and B, says of B.
 
     ``detect`` and ``alpha`` are those of `is_settled`.
@@ -191,7 +191,7 @@ def measured_of(
     failures = tuple(map(_failure, report.failed))
     stacks = {each.label[:1]: each.stack_id for each in report.stacks}
     health = any(each.failed for each in report.health.controls)
-    nothing = Measured(
+    nothing = PairResult(
         failures=failures,
         complete=bool(failures),
         missing=f"it was not measured; stopped: {report.run.stopped}",

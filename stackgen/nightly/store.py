@@ -16,7 +16,7 @@ from stackgen.nightly.releases import PackagePage
 from stackgen.nightly.watch import Watch
 from stackgen.storage.leases import Leases
 from stackgen.storage.paths import Paths
-from stackgen.storage.state import State, state_path
+from stackgen.storage.state import StateDatabase, state_path
 
 _T = TypeVar("_T")
 
@@ -123,24 +123,24 @@ class NightStore:
 
     def load(self, watch: str) -> WatchState | None:
         """Return the state of a watch, None before its first night."""
-        with State(self.path) as state:
+        with StateDatabase(self.path) as state:
             text = state.watch(self.knowledge_base, watch)
         return self._decoded(text, WatchState) if text else None
 
     def has_begun(self, watch: Watch) -> bool:
         """Return whether a watch had a night on any base."""
-        with State(self.path) as state:
+        with StateDatabase(self.path) as state:
             known = state.watches(self.knowledge_base)
         return any(each.startswith(f"{watch.name} | ") for each in known)
 
     def save(self, watch: str, content: WatchState) -> None:
         """Store the state of a watch in one transaction."""
-        with State(self.path) as state:
+        with StateDatabase(self.path) as state:
             state.put_watch(self.knowledge_base, watch, msgspec.json.encode(content).decode())
 
     def decided(self, watch: str, package: str) -> frozenset[str]:
         """Return the releases that versions of stackgen without watches had decided."""
-        with State(self.path) as state:
+        with StateDatabase(self.path) as state:
             found = state.decided_releases(self.knowledge_base, watch)
             return found or state.decided_releases(self.knowledge_base, package)
 
@@ -154,7 +154,7 @@ class NightStore:
         """Return all findings, the ones that changed last at the end."""
         if not self.path.exists():
             return ()
-        with State(self.path, reading=True) as state:
+        with StateDatabase(self.path, reading=True) as state:
             rows = state.findings(self.knowledge_base)
         return tuple(self._decoded(text, FindingState) for text, _ in rows)
 
@@ -182,7 +182,7 @@ class NightStore:
     def put(self, found: FindingState) -> None:
         """Replace what became of a finding."""
         text = msgspec.json.encode(found).decode()
-        with State(self.path) as state:
+        with StateDatabase(self.path) as state:
             state.put_finding(self.knowledge_base, found.finding.id, text, self.moment)
 
     def find(self, beginning: str) -> FindingState:
@@ -267,12 +267,12 @@ class NightStore:
 
     def notified(self, finding: Finding, target: str) -> bool:
         """Return whether a target knows of a finding."""
-        with State(self.path) as state:
+        with StateDatabase(self.path) as state:
             return state.notified(finding.id, target)
 
     def add_notification(self, finding: Finding, target: str) -> None:
         """Record that a target knows of a finding."""
-        with State(self.path) as state:
+        with StateDatabase(self.path) as state:
             state.add_notification(finding.id, target, self.moment)
 
     def _decoded(self, text: str, kind: type[_T]) -> _T:

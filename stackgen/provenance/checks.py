@@ -14,7 +14,7 @@ from stackgen.index.pages import Page
 from stackgen.locks.fields import MalformedError, checked_hash
 from stackgen.locks.sources import StatedFile, StatedPackage, StatedSources
 from stackgen.model.packages import Artifact
-from stackgen.model.reports.provenance import Finding, FindingCode, Severity
+from stackgen.model.reports.provenance import Finding, ProvenanceFinding, Severity
 
 Identity = tuple[tuple[str, str], ...]
 """A publisher (PEP 740) as sorted pairs."""
@@ -25,7 +25,7 @@ _RELOCK = "lock again, and compare the change of the hashes with the project's r
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class IndexPolicy:
     """What a lock may name.
 
     allowed: addresses of indexes. links: those of find-links, whose files belong to any index.
@@ -45,7 +45,7 @@ class Checked:
 
     def add(
         self,
-        code: FindingCode,
+        code: ProvenanceFinding,
         severity: Severity,
         about: str,
         message: str,
@@ -67,7 +67,7 @@ class Checked:
         )
 
 
-def check_sources(stated: StatedSources, pages: Pages, policy: Policy) -> Checked:
+def check_sources(stated: StatedSources, pages: Pages, policy: IndexPolicy) -> Checked:
     """Compare a lock with the pages of all indexes that were searched."""
     result = Checked()
     _check_indexes(stated, pages, policy, result)
@@ -98,7 +98,9 @@ def pin_of(package: StatedPackage) -> str:
 # The whole lock: indexes and addresses
 
 
-def _check_indexes(stated: StatedSources, pages: Pages, policy: Policy, result: Checked) -> None:
+def _check_indexes(
+    stated: StatedSources, pages: Pages, policy: IndexPolicy, result: Checked
+) -> None:
     for index in stated.indexes:
         shown = f"{index.name} ({index.url})" if index.name else index.url
         users = sum(each.index == index.url for each in stated.packages)
@@ -107,7 +109,7 @@ def _check_indexes(stated: StatedSources, pages: Pages, policy: Policy, result: 
             result.unchecked.append(f"index {shown}: its address holds a variable")
         elif index.verified and normal_address(index.url) not in policy.allowed:
             result.add(
-                FindingCode.INDEX_NOT_ALLOWED,
+                ProvenanceFinding.INDEX_NOT_ALLOWED,
                 Severity.ERROR,
                 "",
                 f"the lock names the index {shown}{whose}, which is not allowed",
@@ -116,7 +118,7 @@ def _check_indexes(stated: StatedSources, pages: Pages, policy: Policy, result: 
         if not index.verified or index.url.lower().startswith("http:"):
             why = "plain HTTP" if index.verified else "a server whose certificate is not verified"
             result.add(
-                FindingCode.INSECURE_TRANSPORT,
+                ProvenanceFinding.INSECURE_TRANSPORT,
                 Severity.WARNING,
                 "",
                 f"the lock uses {why}: {shown}",
@@ -135,7 +137,7 @@ def _check_addresses(stated: StatedSources, pages: Pages, result: Checked) -> No
     for server, names in servers.items():
         if not _is_linked(server, pages):
             result.add(
-                FindingCode.INDEX_NOT_ALLOWED,
+                ProvenanceFinding.INDEX_NOT_ALLOWED,
                 Severity.ERROR,
                 "",
                 f"the lock takes {_counted(names)} from {server}, to which no searched index links",
@@ -144,7 +146,7 @@ def _check_addresses(stated: StatedSources, pages: Pages, result: Checked) -> No
             )
         if server.startswith("http:"):
             result.add(
-                FindingCode.INSECURE_TRANSPORT,
+                ProvenanceFinding.INSECURE_TRANSPORT,
                 Severity.WARNING,
                 "",
                 f"the lock takes {_counted(names)} over plain HTTP from {server}",
@@ -191,7 +193,7 @@ class _Release:
 
     @classmethod
     def of(
-        cls, package: StatedPackage, pages: Pages, policy: Policy, result: Checked
+        cls, package: StatedPackage, pages: Pages, policy: IndexPolicy, result: Checked
     ) -> "_Release":
         found = {place: each[package.name] for place, each in pages.items() if package.name in each}
         named = normal_address(package.index) if package.index else ""
@@ -203,7 +205,7 @@ class _Release:
     def check(self, *, wants_hashes: bool) -> None:
         if not any(each.hashes for each in self.package.files):
             self._add(
-                FindingCode.NO_HASH,
+                ProvenanceFinding.NO_HASH,
                 Severity.ERROR if wants_hashes else Severity.WARNING,
                 "the lock states no hash of it"
                 + (", and others have one: pip refuses that" if wants_hashes else ""),
@@ -211,7 +213,7 @@ class _Release:
             )
         if not self.pages:
             self._add(
-                FindingCode.MISSING_PACKAGE,
+                ProvenanceFinding.MISSING_PACKAGE,
                 Severity.ERROR,
                 "no searched index has this project",
                 "check its name (it may be another one's); name the index that has it",
@@ -224,7 +226,7 @@ class _Release:
         found = [each for each in valid if _sha256(each) in known]
         if not any(files.values()) and not found:
             self._add(
-                FindingCode.MISSING_RELEASE,
+                ProvenanceFinding.MISSING_RELEASE,
                 Severity.ERROR,
                 f"{self._names(self.pages)} has the project, and not this release",
                 "it was deleted, or comes from another index: lock again",
@@ -237,7 +239,7 @@ class _Release:
 
     def _add(
         self,
-        code: FindingCode,
+        code: ProvenanceFinding,
         severity: Severity,
         message: str,
         remedy: str,
@@ -274,7 +276,7 @@ class _Release:
             facts = page.facts
             code = _STATUS.get(facts.status)
             if code is not None:
-                severe = code is FindingCode.QUARANTINED
+                severe = code is ProvenanceFinding.QUARANTINED
                 reason = f": {facts.reason}" if facts.reason else ""
                 self._add(
                     code,
@@ -296,7 +298,7 @@ class _Release:
                 valid.append(each)
         if bad:
             self._add(
-                FindingCode.INVALID_HASH,
+                ProvenanceFinding.INVALID_HASH,
                 Severity.ERROR,
                 f"{len(bad)} of its hashes cannot be used: {_shown(bad)}",
                 "lock again: a hash is sha256, sha384 or sha512 with all its hexadecimal digits",
@@ -314,7 +316,7 @@ class _Release:
             versions = set(places.values())
             if not any(not text or Version(text) == wanted for text in versions):
                 self._add(
-                    FindingCode.WRONG_HASH,
+                    ProvenanceFinding.WRONG_HASH,
                     Severity.ERROR,
                     f"a hash is that of another release, {min(versions)}",
                     _RELOCK,
@@ -327,7 +329,7 @@ class _Release:
         for place, labels in elsewhere.items():
             own = self.own.name if self.own else self.package.index
             self._add(
-                FindingCode.OTHER_INDEX,
+                ProvenanceFinding.OTHER_INDEX,
                 Severity.ERROR if self.package.index else Severity.WARNING,
                 f"only {place.name} has {_counted(labels)}, and {own} has not",
                 "name the index of the package in the lock's tool, and lock again",
@@ -354,7 +356,7 @@ class _Release:
                 changed.append(_label(each))
         if changed:
             self._add(
-                FindingCode.WRONG_HASH,
+                ProvenanceFinding.WRONG_HASH,
                 Severity.ERROR,
                 f"{self._names(self.pages)} has no file of it with {_hashes(changed)}: "
                 "a file was replaced or removed, or the lock was changed",
@@ -363,7 +365,7 @@ class _Release:
             )
         if missing:
             self._add(
-                FindingCode.MISSING_FILE,
+                ProvenanceFinding.MISSING_FILE,
                 Severity.ERROR,
                 f"{self._names(self.pages)} has no {_shown(missing)}",
                 "it was deleted, or comes from another index: lock again",
@@ -383,7 +385,7 @@ class _Release:
         sets = {frozenset(each.sha256 for each in files[place]) for place in places}
         if clashes or (not hashed and not self.package.index and len(sets) > 1):
             self._add(
-                FindingCode.DIFFERENT_ARTIFACTS,
+                ProvenanceFinding.DIFFERENT_ARTIFACTS,
                 Severity.WARNING if hashed else Severity.ERROR,
                 f"{self._names(places)} have different files of this release"
                 + ("" if hashed else ", and no hash says which one is meant"),
@@ -402,7 +404,7 @@ class _Release:
         if found:
             reason = next((f": {each.yanked}" for each in found if each.yanked), "")
             self._add(
-                FindingCode.YANKED,
+                ProvenanceFinding.YANKED,
                 Severity.WARNING,
                 f"its maintainers have yanked it{reason}",
                 "take another release: stackgen resolve, or your lock's tool",
@@ -411,9 +413,9 @@ class _Release:
 
 
 _STATUS = {
-    "archived": FindingCode.ARCHIVED,
-    "deprecated": FindingCode.DEPRECATED,
-    "quarantined": FindingCode.QUARANTINED,
+    "archived": ProvenanceFinding.ARCHIVED,
+    "deprecated": ProvenanceFinding.DEPRECATED,
+    "quarantined": ProvenanceFinding.QUARANTINED,
 }
 
 
@@ -511,7 +513,7 @@ def check_attestations(
         before = f", as {each.before_version} has" if each.before else ""
         if each.without:
             result.add(
-                FindingCode.ATTESTATION_MISSING,
+                ProvenanceFinding.ATTESTATION_MISSING,
                 Severity.ERROR if each.package.identities else Severity.WARNING,
                 pin,
                 f"no attestation of {_shown(each.without)}"
@@ -545,7 +547,7 @@ def _add_changed(
 ) -> None:
     message = f"it was published by {_identities(now)}; {words} {_identities(then)}"
     remedy = "ask the project whether it moved; if so, lock again"
-    result.add(FindingCode.ATTESTATION_CHANGED, severity, pin, message, remedy)
+    result.add(ProvenanceFinding.ATTESTATION_CHANGED, severity, pin, message, remedy)
 
 
 def _lasting(identity: Identity) -> Identity:

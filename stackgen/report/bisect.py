@@ -7,7 +7,7 @@ from stackgen.model.reports.bisect import (
     BisectAnswer,
     BisectPlan,
     BisectReport,
-    Change,
+    ChangedPackage,
     FirstBad,
     HybridResult,
 )
@@ -118,7 +118,7 @@ def _first_bad(found: FirstBad | None) -> list[str]:
     return [f"First bad release of {found.package}: not decided among {_and(found.among)}."]
 
 
-def _pair(changes: Sequence[Change]) -> list[str]:
+def _pair(changes: Sequence[ChangedPackage]) -> list[str]:
     varied = [each for each in changes if not each.follows]
     shown = [
         f"{each.package} {each.good or 'absent'} -> {each.bad or 'absent'}"

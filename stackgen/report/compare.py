@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from stackgen.measure.ranking import Answer, conclusion
+from stackgen.measure.ranking import RankingAnswer, conclusion
 from stackgen.model.evidence import Effect, Ranked, Verdict
 from stackgen.model.reports.campaigns import ChosenStack, ExploreReport
 from stackgen.report.explore import particulars, place_line, ranking_lines, too_early, unreliable
@@ -25,11 +25,11 @@ def verdict_lines(report: ExploreReport) -> Iterator[str]:
     answer = conclusion(report).answer
     if b is None or not b.effects:
         yield f"Nothing to compare: {report.run.stopped}."
-    elif answer is Answer.BASELINE_FAILED:
+    elif answer is RankingAnswer.BASELINE_FAILED:
         yield "No verdict: A failed while it was measured."
     elif b.failures:
         yield "No verdict: B failed while it was measured."
-    elif answer is Answer.CONTROLS_FAILED:
+    elif answer is RankingAnswer.CONTROLS_FAILED:
         yield from unreliable(report, "this")
     elif b.deviations:
         kinds = " and ".join(dict.fromkeys(each.kind.value for each in b.deviations))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from stackgen.measure.ranking import Answer, conclusion
+from stackgen.measure.ranking import RankingAnswer, conclusion
 from stackgen.model.evidence import Deviation, Difference, Ranked
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.reports.campaigns import (
@@ -54,7 +54,7 @@ def _found(report: ExploreReport, search: SearchReport) -> list[str]:
         f"{sure} that {search.leader_label} is within {percent(search.margin)} of the best of the "
         f"{len(search.predictions)} that took part.",
     ]
-    answered = conclusion(report).answer in (Answer.FASTER, Answer.NOTHING_FASTER)
+    answered = conclusion(report).answer in (RankingAnswer.FASTER, RankingAnswer.NOTHING_FASTER)
     leader = next((row for row in report.ranking if row.stack_id == search.leader), None)
     if answered and leader is not None and leader.counts and not leader.best:
         lines.append("The comparison shows that another stack is faster; it overrules the search.")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from stackgen.measure import INTERIM_ANALYSES
-from stackgen.measure.ranking import Answer, compared, conclusion
+from stackgen.measure.ranking import RankingAnswer, compared, conclusion
 from stackgen.model.evidence import Control, Effect, Ranked, Verdict
 from stackgen.model.identity import IndicatorId
 from stackgen.model.reports.campaigns import ExplorePlan, ExploreReport
@@ -242,15 +242,15 @@ def _conclusion(report: ExploreReport) -> list[str]:
     if not any(row.effects for row in report.ranking):
         return [f"Nothing to compare yet: {report.run.stopped}."]
     found = conclusion(report)
-    if found.answer is Answer.BASELINE_FAILED:
+    if found.answer is RankingAnswer.BASELINE_FAILED:
         return [f"No verdict: {baseline}, the baseline, failed while it was measured."]
-    if found.answer is Answer.CONTROLS_FAILED:
+    if found.answer is RankingAnswer.CONTROLS_FAILED:
         return unreliable(report, "this ranking")
-    if found.answer is Answer.TOO_EARLY:
+    if found.answer is RankingAnswer.TOO_EARLY:
         return [too_early(max(e.blocks for row in report.ranking for e in row.effects))]
     if report.goals.goals.decides and (lines := goal_answer(report, found, baseline)):
         return lines
-    if found.answer is Answer.FASTER and found.winner is not None:
+    if found.answer is RankingAnswer.FASTER and found.winner is not None:
         return _fastest(report, found.winner, baseline)
     best = [row for row in report.ranking if row.best]
     figures = all(indicator in report.figures for indicator in _measured(report))
@@ -262,7 +262,7 @@ def _conclusion(report: ExploreReport) -> list[str]:
         return [f"{first}: {baseline}, the baseline; all others{same} are shown to be {second}."]
     if others and all(row.deviations for row in others):
         return [f"Nothing to compare: all others compute something else than {baseline}."]
-    if found.answer is Answer.NOTHING_COMPARED:
+    if found.answer is RankingAnswer.NOTHING_COMPARED:
         return ["Nothing to compare: no other stack ran every time and computed the same."]
     word = "better" if figures else "faster"
     return [f"No measurable difference: nothing is shown to be {word} than {baseline}."]

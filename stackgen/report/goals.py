@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from stackgen.measure.goals import undecided
-from stackgen.measure.ranking import Answer, Conclusion, conclusion
+from stackgen.measure.ranking import Conclusion, RankingAnswer, conclusion
 from stackgen.model.evidence import Effect, Ranked, Verdict
 from stackgen.model.goals import Goal, Limit, Quantity
 from stackgen.model.reports.campaigns import ExploreReport, StackQuantities
@@ -242,9 +242,9 @@ def goal_answer(report: ExploreReport, found: Conclusion, baseline: str) -> list
     """Return the answer to goals and limits; nothing where the usual sentences have it."""
     goals = report.goals.goals
     limits = " and ".join(limit_text(each) for each in goals.limits)
-    if found.answer is Answer.NONE_WITHIN_LIMITS:
+    if found.answer is RankingAnswer.NONE_WITHIN_LIMITS:
         return [f"No stack that was compared is within the limits: {limits}."]
-    if found.answer is Answer.FRONT:
+    if found.answer is RankingAnswer.FRONT:
         names = " and ".join(goal.value for goal, _ in goals.wanted)
         front = [row.label for row in report.ranking if report.goals.of(row.stack_id).on_front]
         return [
@@ -257,9 +257,9 @@ def goal_answer(report: ExploreReport, found: Conclusion, baseline: str) -> list
     by = f"{effect.ratio:.2f} times as good as {baseline}" if effect else ""
     if effect is not None and effect.blocks:
         by += f" ({effect.low:.3f} to {effect.high:.3f}; {effect.blocks} blocks)"
-    if found.answer is Answer.BETTER:
+    if found.answer is RankingAnswer.BETTER:
         return [f"Best by {_weighed(goals.weights)}: {found.winner.label}, {by}."]
-    if found.answer is Answer.WITHIN_LIMITS:
+    if found.answer is RankingAnswer.WITHIN_LIMITS:
         return [
             f"{baseline}, the baseline, exceeds the limit ({limits}). The best within it: "
             f"{found.winner.label}{f', {by}' if by else ''}."

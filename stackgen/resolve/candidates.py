@@ -34,7 +34,7 @@ _MOMENT = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class VersionCandidate:
     """One version that an index offers.
 
     label: identifies a candidate of a package: the version, or ``version@index`` for a
@@ -114,7 +114,9 @@ class Selector:
         self._ranks: dict[str, _Rank | None] = {}
         self._pythons: dict[str, str] = {"": ""}
 
-    def select(self, artifacts: Sequence[Artifact], user: Sequence[str]) -> tuple[Candidate, ...]:
+    def select(
+        self, artifacts: Sequence[Artifact], user: Sequence[str]
+    ) -> tuple[VersionCandidate, ...]:
         """Return every version of one package, newest first; of one version the official first.
 
         user: the specifiers of it in the user's own requirements.
@@ -124,25 +126,29 @@ class Selector:
         early = self._early(user)
         # Sorting is stable: of one version, the official index stays first.
         groups.sort(key=lambda group: parsed_version(group.version), reverse=True)
-        found: list[Candidate] = []
+        found: list[VersionCandidate] = []
         for group in groups:
             best = self._best(files, group)
             if not _is_known(best, found, group.version):
                 found.append(self._candidate(group, best, early))
         return tuple(found)
 
-    def _candidate(self, group: _Group, found: Artifact | str, early: str | None) -> Candidate:
+    def _candidate(
+        self, group: _Group, found: Artifact | str, early: str | None
+    ) -> VersionCandidate:
         label = f"{group.version}@{group.source}" if group.source else group.version
         if isinstance(found, str) or found.index == DIRECT:
-            return Candidate(group.version, label, found, "")
+            return VersionCandidate(group.version, label, found, "")
         is_early = early is not None and parsed_version(group.version).is_prerelease
         is_named = found.sha256 in self._hashes.get(found.name, ())
         barred = ""
         if found.yanked is not None and not is_named:
             barred = f"yanked: {found.yanked or 'no reason given'}"
         if is_early and early and not barred:
-            return Candidate(group.version, label, early, "")
-        return Candidate(group.version, label, found, barred, is_fallback=is_early and not early)
+            return VersionCandidate(group.version, label, early, "")
+        return VersionCandidate(
+            group.version, label, found, barred, is_fallback=is_early and not early
+        )
 
     def _early(self, user: Sequence[str]) -> str | None:
         """Return why prereleases are no candidates, "" for fallbacks, None for candidates."""
@@ -283,7 +289,7 @@ _Rank = tuple[int, int, str]
 _NO_RANK: _Rank = (0, 0, "")
 
 
-def _is_known(best: Artifact | str, found: Sequence[Candidate], version: str) -> bool:
+def _is_known(best: Artifact | str, found: Sequence[VersionCandidate], version: str) -> bool:
     """Return whether a candidate of that version is the very same file, from another index."""
     same = takewhile(lambda each: each.version == version, reversed(found))
     return isinstance(best, Artifact) and any(

@@ -14,10 +14,10 @@ from packaging.utils import canonicalize_name
 
 from stackgen.errors import ResolutionError
 from stackgen.model.packages import Artifact, Exclusion, Metadata, Release, Target
-from stackgen.resolve.candidates import EARLY, Candidate, Selector
+from stackgen.resolve.candidates import EARLY, Selector, VersionCandidate
 from stackgen.resolve.dependencies import (
     Dependency,
-    Reader,
+    DependencyReader,
     Versions,
     base_name,
     bits,
@@ -39,7 +39,7 @@ class Offers:
     def __init__(
         self,
         name: str,
-        candidates: Sequence[Candidate],
+        candidates: Sequence[VersionCandidate],
         *,
         limits: Sequence[str],
         pins: Sequence[str],
@@ -281,7 +281,9 @@ class Closure:
         all_prereleases: look at each prerelease that the policy admits, not only at those that
             some requirement needs.
         """
-        self._reader = Reader(target, overrides=request.overrides, excluded=request.excluded)
+        self._reader = DependencyReader(
+            target, overrides=request.overrides, excluded=request.excluded
+        )
         self._selector = Selector(target, request.policy)
         self._python = target.python
         self._barred = barred

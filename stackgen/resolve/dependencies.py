@@ -77,7 +77,7 @@ def plain_url(url: str) -> str:
     return url.partition("#")[0]
 
 
-class Reader:
+class DependencyReader:
     """Evaluates requirement lines on one target, each distinct line once.
 
     Args:

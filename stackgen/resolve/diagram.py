@@ -224,13 +224,13 @@ def compile_diagram(masks: Masks, *, limit: int) -> Diagram:
     Raises:
         TooWideError: it would have more than `limit` nodes.
     """
-    builder = _Builder(masks, limit)
+    builder = _DiagramBuilder(masks, limit)
     with undisturbed(len(masks.packages)):
         root = builder.root()
     return Diagram(packages=masks.packages, root=root, nodes=builder.nodes)
 
 
-class _Builder:
+class _DiagramBuilder:
     def __init__(self, masks: Masks, limit: int) -> None:
         self._steps = Steps(masks)
         self._limit = limit
@@ -360,7 +360,7 @@ def newest_stack(masks: Masks) -> Decisions | None:
     Raises:
         ResolutionError: that would take more than STATE_LIMIT states.
     """
-    search = _Search(masks)
+    search = _DiagramSearch(masks)
     with undisturbed(len(masks.packages)):
         return search.run()
 
@@ -374,7 +374,7 @@ class _Found:
     rest: tuple["_Found", ...]
 
 
-class _Search:
+class _DiagramSearch:
     def __init__(self, masks: Masks) -> None:
         self._steps = Steps(masks)
         self._known: dict[State, _Found | None] = {}

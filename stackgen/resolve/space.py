@@ -13,7 +13,7 @@ from stackgen.resolve.diagram import DEAD, Diagram, Node, restricted, scope_of, 
 from stackgen.resolve.walks import (
     ABSENT,
     Assignment,
-    Order,
+    StackOrder,
     Tree,
     Trees,
     newest,
@@ -213,8 +213,8 @@ class Space:
         return versions_used(scopes, range(len(self._diagram.packages)))
 
     @cached_property
-    def _order(self) -> Order:
-        return Order(self._diagram.root, len(self._diagram.packages))
+    def _order(self) -> StackOrder:
+        return StackOrder(self._diagram.root, len(self._diagram.packages))
 
     @cached_property
     def _trees(self) -> Trees:

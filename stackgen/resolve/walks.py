@@ -58,7 +58,7 @@ class _Options:
     final: bool
 
 
-class Order:
+class StackOrder:
     """The order of the stacks below a node: from a number to a stack, and from first to last."""
 
     def __init__(self, root: Node, size: int) -> None:

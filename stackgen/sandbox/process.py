@@ -18,7 +18,7 @@ from stackgen.measure.retry_policy import AT_LIMIT, ending
 from stackgen.model.identity import MachineId
 from stackgen.model.inspections import Indicator, Inspection, InspectionPlan, Observation, Outcome
 from stackgen.model.stacks import Program
-from stackgen.sandbox.supervised import Reply
+from stackgen.sandbox.supervised import CommandReply
 
 # Programs: commands of the user
 
@@ -204,7 +204,7 @@ class Begun:
         started_at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         return cls(plan, machine_id, started_at, time.monotonic())
 
-    def ended(self, reply: Reply, unenforced: tuple[str, ...] = ()) -> Inspection:
+    def ended(self, reply: CommandReply, unenforced: tuple[str, ...] = ()) -> Inspection:
         """Return the inspection of a process that ended; no fault of a stack raises.
 
         Args:
@@ -262,7 +262,7 @@ def log_tail(text: str) -> str:
     return text.encode("utf-8", "replace")[-LOG_BYTES:].decode("utf-8", "ignore").strip("\n")
 
 
-def _verdict(plan: InspectionPlan, reply: Reply, duration_s: float) -> Parsed:
+def _verdict(plan: InspectionPlan, reply: CommandReply, duration_s: float) -> Parsed:
     """Decide by the executor's limits, then by the exit code, then by the output."""
     code = reply.exit_code
     if reply.timed_out:

@@ -66,7 +66,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class CommandReply:
     """Exit code and output of a command.
 
     exit_code: negative for a signal.
@@ -121,7 +121,7 @@ class Supervised:
         self._unread = b""
         self.capabilities = msgspec.convert(self._line(_READY_S), Capabilities)
 
-    def run(self, request: Request) -> Reply:
+    def run(self, request: Request) -> CommandReply:
         """Run a command, and wait until it and all its children have ended.
 
         Raises:
@@ -135,7 +135,7 @@ class Supervised:
         reply = self._line(request.timeout_s + _GRACE_S)
         if "failed" in reply:
             raise CommandNotStartedError(reply["failed"])
-        return msgspec.convert(reply, Reply)
+        return msgspec.convert(reply, CommandReply)
 
     def _line(self, timeout_s: float) -> dict[str, Any]:
         deadline = time.monotonic() + timeout_s

@@ -90,7 +90,7 @@ def state_path(knowledge: Path) -> Path:
 
 
 @final
-class State:
+class StateDatabase:
     """The open state of an installation; each ``add_...`` has committed when it returns.
 
     Raises (from every method):
@@ -117,7 +117,7 @@ class State:
                 self._connection.close()
                 raise
 
-    def __enter__(self) -> "State":
+    def __enter__(self) -> "StateDatabase":
         return self
 
     def __exit__(

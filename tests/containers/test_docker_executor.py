@@ -27,7 +27,7 @@ from stackgen.model.inspections import (
     Outcome,
 )
 from stackgen.model.stacks import Base, Environment, Kind, Machine
-from stackgen.sandbox.supervised import Reply, Request, Supervised
+from stackgen.sandbox.supervised import CommandReply, Request, Supervised
 from stackgen.storage.leases import process_identity
 from stackgen.storage.paths import shipped_folder
 from tests.containers.wheels import stack_of
@@ -245,7 +245,7 @@ def test_an_interrupted_inspection_leaves_no_container(
     # Ctrl-C comes while the answer is waited for.
     waiting = Supervised.run
 
-    def interrupted(self: Supervised, request: Request) -> Reply:
+    def interrupted(self: Supervised, request: Request) -> CommandReply:
         main = threading.main_thread().ident
         threading.Timer(1, signal.pthread_kill, [main, signal.SIGINT]).start()
         return waiting(self, request)

@@ -10,7 +10,7 @@ import pytest
 from stackgen.errors import DatabaseError
 from stackgen.knowledge.database import Database, open_database
 from stackgen.model.inspections import Outcome, Role
-from stackgen.storage.state import State, state_path
+from stackgen.storage.state import StateDatabase, state_path
 from tests.knowledge import samples
 from tests.knowledge.test_refusals import damage
 
@@ -135,7 +135,7 @@ WATCHED = "numpy | virtualenv system | default indicators"
 def test_what_nightly_decided_moves_to_the_state_of_the_installation(tmp_path: Path) -> None:
     path = samples.recorded(tmp_path / "kb.db", version=2)
     for _ in range(2):
-        with open_database(path) as database, State(state_path(path)) as state:
+        with open_database(path) as database, StateDatabase(state_path(path)) as state:
             assert state.decided_releases(database.base_id, WATCHED) == {"2.0.0"}
             assert database._rows("SELECT 1 FROM sqlite_master WHERE name = 'releases_seen'") == []
             assert database.check() == ()
@@ -144,5 +144,5 @@ def test_what_nightly_decided_moves_to_the_state_of_the_installation(tmp_path: P
 def test_releases_that_are_no_text_are_left_behind(tmp_path: Path) -> None:
     path = samples.recorded(tmp_path / "kb.db", version=2)
     damage(path, "INSERT INTO releases_seen VALUES (CAST(x'fe' AS TEXT), x'00', '')")
-    with open_database(path) as database, State(state_path(path)) as state:
+    with open_database(path) as database, StateDatabase(state_path(path)) as state:
         assert state.decided_releases(database.base_id, WATCHED) == {"2.0.0"}

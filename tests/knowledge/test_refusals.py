@@ -16,7 +16,7 @@ from stackgen.errors import DatabaseError
 from stackgen.knowledge.database import open_database
 from stackgen.model.inspections import Inspection, Outcome
 from stackgen.model.stacks import Machine, Stack
-from stackgen.storage.state import State, state_path
+from stackgen.storage.state import StateDatabase, state_path
 from tests.knowledge import samples
 from tests.knowledge.samples import base
 
@@ -329,7 +329,7 @@ def test_the_origin_is_the_installation_that_measured(tmp_path: Path) -> None:
     copied.write_bytes(theirs.read_bytes())
     with open_database(copied) as database:  # at another installation, which measures as well
         database.add_inspection(samples.inspection(2))
-    with State(state_path(theirs)) as state, State(state_path(copied)) as other:
+    with StateDatabase(state_path(theirs)) as state, StateDatabase(state_path(copied)) as other:
         measured, continued = state.installation, other.installation
     with open_database(base(tmp_path / "mine.db")) as database:
         database.merge(copied)

@@ -31,7 +31,7 @@ class BisectAnswer(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ChangedPackage:
     """A package that differs; "" where a stack does without it.
 
     follows: it comes with others, and is not varied by itself.
@@ -92,7 +92,7 @@ class FirstBad:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class SearchEffort:
     """How an answer was found.
 
     blocks, builds: that counted. bound: the fewest blocks that could have given as much
@@ -121,7 +121,7 @@ class BisectReport:
     """
 
     plan: ExplorePlan
-    changes: tuple[Change, ...]
+    changes: tuple[ChangedPackage, ...]
     answer: BisectAnswer
     packages: tuple[str, ...] = ()
     partners: tuple[str, ...] = ()
@@ -131,7 +131,7 @@ class BisectReport:
     shares: tuple[tuple[str, float, float, float], ...] = ()
     ranking: tuple[Hypothesis, ...] = ()
     misfit: float = 1.0
-    search: Search = Search()
+    search: SearchEffort = SearchEffort()
     first_bad: FirstBad | None = None
     stopped: str = ""
     new_inspections: int = 0
@@ -151,7 +151,7 @@ class BisectPlan:
     """
 
     plan: ExplorePlan
-    changes: tuple[Change, ...]
+    changes: tuple[ChangedPackage, ...]
     together: tuple[tuple[str, ...], ...]
     hypotheses: int
     entropy_bits: float

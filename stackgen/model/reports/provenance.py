@@ -11,7 +11,7 @@ class Severity(str, Enum):
     WARNING = "warning"
 
 
-class FindingCode(str, Enum):
+class ProvenanceFinding(str, Enum):
     """What is wrong. The codes are stable: ``--ignore`` takes them."""
 
     INVALID_HASH = "invalid-hash"
@@ -42,7 +42,7 @@ class Finding:
     ids: of a vulnerability, the preferred one first.
     """
 
-    code: FindingCode
+    code: ProvenanceFinding
     severity: Severity
     package: str
     message: str
