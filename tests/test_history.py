@@ -108,8 +108,8 @@ def test_the_knowledge_base_gives_releases_and_nights(
         for place, seen in enumerate([*others, *SEEN]):
             own = replace(seen, campaign_id=ids[seen.campaign_id], machine_id=machine.id)
             database.add_inspection(replace(own, position=place))
-    for name in ("sort", "folder/sort.py", ""):
-        found = history("NumPy", name, axis, paths)
+    for shown in ("sort", "folder/sort.py", ""):
+        found = history("NumPy", shown, axis, paths)
         assert [each.label for each in found.points] == expected
         assert (found.indicator, found.machine) == (CALL.label, "a CPU")
     with pytest.raises(EvidenceError, match="nothing was measured"):

@@ -150,7 +150,7 @@ class CaseAnswer:
             scope=Scope.PROGRAM if self._of_program else scope if effects else Scope.NOTHING,
             families=families,
             overall=overall,
-            current=self.known.representative(self.case).id,
+            current=self.known.most_like(self.case).id,
             alternatives=tuple(self._alternatives(shown)) if shown else (),
         )
 
@@ -175,7 +175,7 @@ class CaseAnswer:
     def _next(self, each: Assessment, others: Sequence[StackId]) -> NextComparison:
         changes = self.changes(each)
         block = self.known.next_comparison(self.case, StackId(each.name), others)
-        own = self.known.representative(self.case).lock.versions
+        own = self.known.most_like(self.case).lock.versions
         pins = {name: own[name] for name in varied_in(own)}
         pins |= {c.name: c.recommended for c in changes if c.recommended is not None}
         versions = self._stack(each).lock.versions
@@ -215,7 +215,7 @@ class CaseAnswer:
             and all(of.lowest >= least for of in each.compared)
         ]
         if self.allowed.policy.kind is AdviceType.SIZE:
-            own = self.size_of(self.known.representative(self.case))
+            own = self.size_of(self.known.most_like(self.case))
             sized = [(size, each) for each in safe if (size := self.size_of(self._stack(each)))]
             smaller = [each for each in sized if own is not None and each[0] < own]
             return [each for _, each in sorted(smaller, key=lambda pair: pair[0])]
@@ -223,7 +223,7 @@ class CaseAnswer:
             risks = [(self.added_risk(self.changes(each)), each) for each in safe]
             fewer = [(risk, each) for risk, each in risks if risk is not None and risk < 0]
             return [each for _, each in sorted(fewer, key=lambda pair: pair[0])]
-        current = self._age(self.known.representative(self.case))
+        current = self._age(self.known.most_like(self.case))
         newer = [(self._age(self._stack(each)), each) for each in safe]
         found = [pair for pair in newer if pair[0] > current]
         return [each for _, each in sorted(found, key=lambda pair: pair[0], reverse=True)]
@@ -312,7 +312,7 @@ class CaseAnswer:
         Where a user's lock differs from both in the same way (pure-Python packages that do not
         matter to the timing), nothing needs to change. Frameworks and NumPy come first.
         """
-        current = self.known.representative(self.case).lock.versions
+        current = self.known.most_like(self.case).lock.versions
         return tuple(
             replace(each, current=self._locked.get(each.name))
             for each in differences(current, stack.lock.versions)
@@ -403,7 +403,7 @@ class CaseAnswer:
         high = _mean([each.highest for each in of.compared])
         blocks = (each.basis.blocks for each in of.compared if each.basis is not None)
         ratio = _mean([each.ratio for each in of.compared])
-        own = self.known.representative(self.case).id
+        own = self.known.most_like(self.case).id
         return self._effect(of, own, IndicatorId(""), (ratio, low, high), sum(blocks))
 
     def _alternatives(self, shown: Assessment) -> Iterator[Alternative]:

@@ -255,9 +255,10 @@ class Knowledge:
         distance = machine_distance(self.machine, case.machine)
         rows = [
             row
-            for each in case.current
+            for each, standing in self.standing(case).items()
+            for here in [{stack for stack in standing if self.stacks[stack].facts == case.facts}]
             for row in self._rows.get(each, ())
-            if row.baseline in self.stacks and self.stacks[row.baseline].facts == case.facts
+            if not here.isdisjoint(row.stacks)
         ]
         own = sum(row.campaign_id in self.own_campaigns for row in rows)
         campaigns = sum(len(self.graphs[each]) for each in case.current)
@@ -331,13 +332,16 @@ class Knowledge:
         }
 
     def representative(self, case: Case) -> Stack:
-        """Return the measured stack that stands for the versions on most indicators.
+        """Return the measured stack that stands for the versions on most indicators."""
+        standing = [stack for own in self.standing(case).values() for stack in own]
+        return self.stacks[min(standing, key=lambda stack: (-standing.count(stack), stack))]
 
-        Of several, it is the nearest: its packages and its base are most like those of the case.
-        """
+    def most_like(self, case: Case) -> Stack:
+        """Return the one of them whose packages and base are most like those of the case."""
         count = Counter(stack for own in self.standing(case).values() for stack in own)
-        nearest = min(count, key=lambda stack: (-count[stack], *self._unlike(case, stack)))
-        return self.stacks[nearest]
+        most = max(count.values())
+        nearest = (stack for stack, times in count.items() if times == most)
+        return self.stacks[min(nearest, key=partial(self._unlike, case))]
 
     def _unlike(self, case: Case, stack: StackId) -> tuple[int, bool, StackId]:
         """Return how little a stack is like a case."""
