@@ -8,7 +8,7 @@ from stackgen.locks import direct, fields
 from stackgen.locks.direct import Skipped, elsewhere
 from stackgen.locks.fields import MalformedError, Table
 from stackgen.locks.requirements import chosen, expanded
-from stackgen.model.packages import IndexOptions, LockedPackage, LockFile, RequirementsFile
+from stackgen.model.packages import FileIndexes, LockedPackage, LockFile, RequirementsFile
 
 _GROUPS = {"default": "default", "develop": "dev"}  # other sections keep their names
 # A Pipfile may give a marker by its own name: os_name = "== 'nt'".
@@ -167,14 +167,14 @@ def _of_sections(content: Table, sections: Sequence[str], folder: str) -> Iterat
             yield line(name, entry)
 
 
-def _index_options(content: Table, environ: Mapping[str, str]) -> IndexOptions:
+def _index_options(content: Table, environ: Mapping[str, str]) -> FileIndexes:
     """Return the first source as the default index, the others after it."""
     sources = fields.tables(content.get("source"), "source")
     urls = [
         expanded(fields.text(each.get("url"), "the url of a source"), environ) for each in sources
     ]
     settings = fields.table(content.get("pipenv"), "pipenv")
-    return IndexOptions(
+    return FileIndexes(
         index_url=urls[0] if urls else None,
         extra_index_urls=tuple(urls[1:]),
         prereleases=settings.get("allow_prereleases") is True,

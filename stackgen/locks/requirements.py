@@ -24,7 +24,7 @@ from stackgen.errors import UsageError
 from stackgen.locks import direct, fields
 from stackgen.locks.direct import Skipped, is_url, without_credentials
 from stackgen.locks.fields import MalformedError, check_versions_in, checked_hash
-from stackgen.model.packages import IndexOptions, LockedPackage, LockFile, RequirementsFile
+from stackgen.model.packages import FileIndexes, LockedPackage, LockFile, RequirementsFile
 
 _COMMENT = re.compile(r"(^|\s+)#.*$")
 
@@ -183,7 +183,7 @@ class _LineOptions:
     requirements: tuple[str, ...]
     constraints: tuple[str, ...]
     editables: tuple[str, ...]
-    index: IndexOptions
+    index: FileIndexes
     unfollowed: tuple[str, ...]
 
 
@@ -213,7 +213,7 @@ def _parse_options(text: str) -> _LineOptions:
         requirements=tuple(found.requirements or ()),
         constraints=tuple(found.constraints or ()),
         editables=tuple(found.editables or ()),
-        index=IndexOptions(
+        index=FileIndexes(
             index_url=found.index_url,
             extra_index_urls=tuple(found.extra_index_urls or ()),
             find_links=tuple(found.find_links or ()),
@@ -325,9 +325,9 @@ def expanded(text: str, environ: Mapping[str, str]) -> str:
     return _VARIABLE.sub(lambda found: environ.get(found[1]) or found[0], text)
 
 
-def _joined(options: Sequence[IndexOptions]) -> IndexOptions:
+def _joined(options: Sequence[FileIndexes]) -> FileIndexes:
     """Join the lines' options; of several default indexes the last one counts, as in pip."""
-    return IndexOptions(
+    return FileIndexes(
         index_url=next((o.index_url for o in reversed(options) if o.index_url), None),
         extra_index_urls=_unique(url for o in options for url in o.extra_index_urls),
         find_links=_unique(place for o in options for place in o.find_links),
@@ -347,7 +347,7 @@ class _Reading:
         self._context = context
         self.requirements: list[str] = []
         self.constraints: list[str] = []
-        self.options: list[IndexOptions] = []
+        self.options: list[FileIndexes] = []
         self.skipped: list[str] = []
 
     def read(self, text: str, file: _File) -> None:

@@ -240,7 +240,7 @@ class BuildRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexOptions:
+class FileIndexes:
     """Where a file says to look for packages, in its own order.
 
     Addresses are as the file spells them and may hold credentials, so they stay out of the repr.
@@ -269,5 +269,5 @@ class RequirementsFile:
     requirements: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     requires_python: str = ""
-    index_options: IndexOptions = IndexOptions()
+    index_options: FileIndexes = FileIndexes()
     skipped: tuple[str, ...] = ()
