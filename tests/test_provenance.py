@@ -18,7 +18,7 @@ from packaging.version import Version
 
 from stackgen.errors import UsageError
 from stackgen.locks.sources import read_sources
-from stackgen.model.reports.provenance import ProvenanceFinding
+from stackgen.model.reports.provenance import FindingCode
 from stackgen.provenance.vulnerabilities import OsvRecords, affected
 from tests.in_process import run_command
 from tests.tiny_index import TinyIndex, make_wheel, serving, sha256
@@ -299,7 +299,7 @@ def test_no_address_of_a_lock_is_contacted(
 
 def test_the_guide_explains_each_code() -> None:
     guide = (Path(__file__).parents[1] / "docs/guides/provenance.md").read_text()
-    assert [each.value for each in ProvenanceFinding if f"`{each.value}`" not in guide] == []
+    assert [each.value for each in FindingCode if f"`{each.value}`" not in guide] == []
 
 
 # Attestations

@@ -15,7 +15,7 @@ from stackgen.index.config import location
 from stackgen.locks.sources import StatedSources, identity, read_sources
 from stackgen.model.progress import Progress
 from stackgen.model.reports.provenance import (
-    Finding,
+    FindingCode,
     ProvenanceFinding,
     ProvenanceReport,
     Severity,
@@ -114,13 +114,13 @@ def vulnerabilities_of(
     )
 
 
-def _order(finding: Finding) -> tuple[bool, str, str, tuple[str, ...]]:
+def _order(finding: ProvenanceFinding) -> tuple[bool, str, str, tuple[str, ...]]:
     severe = finding.severity is Severity.ERROR
     return not severe, finding.code.value, finding.package, finding.ids
 
 
 def _ignored(given: tuple[str, ...]) -> frozenset[str]:
-    codes = {each.value for each in ProvenanceFinding}
+    codes = {each.value for each in FindingCode}
     for each in given:
         if each not in codes and not _IDENTIFIER.fullmatch(each):
             raise UsageError(
@@ -165,7 +165,7 @@ def _add_vulnerabilities(
     for each in known.of(name, version) or ():
         others = f" ({', '.join(each.aliases)})" if each.aliases else ""
         checked.add(
-            ProvenanceFinding.VULNERABLE,
+            FindingCode.VULNERABLE,
             Severity.ERROR,
             f"{name}=={version}",
             f"{each.id}{others}: {each.summary or 'a known vulnerability'}",

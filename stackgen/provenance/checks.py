@@ -14,7 +14,7 @@ from stackgen.index.pages import Page
 from stackgen.locks.fields import MalformedError, checked_hash
 from stackgen.locks.sources import StatedFile, StatedPackage, StatedSources
 from stackgen.model.packages import Artifact
-from stackgen.model.reports.provenance import Finding, ProvenanceFinding, Severity
+from stackgen.model.reports.provenance import FindingCode, ProvenanceFinding, Severity
 
 Identity = tuple[tuple[str, str], ...]
 """A publisher (PEP 740) as sorted pairs."""
@@ -39,13 +39,13 @@ class IndexPolicy:
 class Checked:
     """What a check collects: findings, what could not be checked, and how many files agree."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ProvenanceFinding] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     artifacts: int = 0
 
     def add(
         self,
-        code: ProvenanceFinding,
+        code: FindingCode,
         severity: Severity,
         about: str,
         message: str,
@@ -55,7 +55,7 @@ class Checked:
     ) -> None:
         """Add a finding."""
         self.findings.append(
-            Finding(
+            ProvenanceFinding(
                 code=code,
                 severity=severity,
                 package=about,
@@ -109,7 +109,7 @@ def _check_indexes(
             result.unchecked.append(f"index {shown}: its address holds a variable")
         elif index.verified and normal_address(index.url) not in policy.allowed:
             result.add(
-                ProvenanceFinding.INDEX_NOT_ALLOWED,
+                FindingCode.INDEX_NOT_ALLOWED,
                 Severity.ERROR,
                 "",
                 f"the lock names the index {shown}{whose}, which is not allowed",
@@ -118,7 +118,7 @@ def _check_indexes(
         if not index.verified or index.url.lower().startswith("http:"):
             why = "plain HTTP" if index.verified else "a server whose certificate is not verified"
             result.add(
-                ProvenanceFinding.INSECURE_TRANSPORT,
+                FindingCode.INSECURE_TRANSPORT,
                 Severity.WARNING,
                 "",
                 f"the lock uses {why}: {shown}",
@@ -137,7 +137,7 @@ def _check_addresses(stated: StatedSources, pages: Pages, result: Checked) -> No
     for server, names in servers.items():
         if not _is_linked(server, pages):
             result.add(
-                ProvenanceFinding.INDEX_NOT_ALLOWED,
+                FindingCode.INDEX_NOT_ALLOWED,
                 Severity.ERROR,
                 "",
                 f"the lock takes {_counted(names)} from {server}, to which no searched index links",
@@ -146,7 +146,7 @@ def _check_addresses(stated: StatedSources, pages: Pages, result: Checked) -> No
             )
         if server.startswith("http:"):
             result.add(
-                ProvenanceFinding.INSECURE_TRANSPORT,
+                FindingCode.INSECURE_TRANSPORT,
                 Severity.WARNING,
                 "",
                 f"the lock takes {_counted(names)} over plain HTTP from {server}",
@@ -205,7 +205,7 @@ class _Release:
     def check(self, *, wants_hashes: bool) -> None:
         if not any(each.hashes for each in self.package.files):
             self._add(
-                ProvenanceFinding.NO_HASH,
+                FindingCode.NO_HASH,
                 Severity.ERROR if wants_hashes else Severity.WARNING,
                 "the lock states no hash of it"
                 + (", and others have one: pip refuses that" if wants_hashes else ""),
@@ -213,7 +213,7 @@ class _Release:
             )
         if not self.pages:
             self._add(
-                ProvenanceFinding.MISSING_PACKAGE,
+                FindingCode.MISSING_PACKAGE,
                 Severity.ERROR,
                 "no searched index has this project",
                 "check its name (it may be another one's); name the index that has it",
@@ -226,7 +226,7 @@ class _Release:
         found = [each for each in valid if _sha256(each) in known]
         if not any(files.values()) and not found:
             self._add(
-                ProvenanceFinding.MISSING_RELEASE,
+                FindingCode.MISSING_RELEASE,
                 Severity.ERROR,
                 f"{self._names(self.pages)} has the project, and not this release",
                 "it was deleted, or comes from another index: lock again",
@@ -239,7 +239,7 @@ class _Release:
 
     def _add(
         self,
-        code: ProvenanceFinding,
+        code: FindingCode,
         severity: Severity,
         message: str,
         remedy: str,
@@ -276,7 +276,7 @@ class _Release:
             facts = page.facts
             code = _STATUS.get(facts.status)
             if code is not None:
-                severe = code is ProvenanceFinding.QUARANTINED
+                severe = code is FindingCode.QUARANTINED
                 reason = f": {facts.reason}" if facts.reason else ""
                 self._add(
                     code,
@@ -298,7 +298,7 @@ class _Release:
                 valid.append(each)
         if bad:
             self._add(
-                ProvenanceFinding.INVALID_HASH,
+                FindingCode.INVALID_HASH,
                 Severity.ERROR,
                 f"{len(bad)} of its hashes cannot be used: {_shown(bad)}",
                 "lock again: a hash is sha256, sha384 or sha512 with all its hexadecimal digits",
@@ -316,7 +316,7 @@ class _Release:
             versions = set(places.values())
             if not any(not text or Version(text) == wanted for text in versions):
                 self._add(
-                    ProvenanceFinding.WRONG_HASH,
+                    FindingCode.WRONG_HASH,
                     Severity.ERROR,
                     f"a hash is that of another release, {min(versions)}",
                     _RELOCK,
@@ -329,7 +329,7 @@ class _Release:
         for place, labels in elsewhere.items():
             own = self.own.name if self.own else self.package.index
             self._add(
-                ProvenanceFinding.OTHER_INDEX,
+                FindingCode.OTHER_INDEX,
                 Severity.ERROR if self.package.index else Severity.WARNING,
                 f"only {place.name} has {_counted(labels)}, and {own} has not",
                 "name the index of the package in the lock's tool, and lock again",
@@ -356,7 +356,7 @@ class _Release:
                 changed.append(_label(each))
         if changed:
             self._add(
-                ProvenanceFinding.WRONG_HASH,
+                FindingCode.WRONG_HASH,
                 Severity.ERROR,
                 f"{self._names(self.pages)} has no file of it with {_hashes(changed)}: "
                 "a file was replaced or removed, or the lock was changed",
@@ -365,7 +365,7 @@ class _Release:
             )
         if missing:
             self._add(
-                ProvenanceFinding.MISSING_FILE,
+                FindingCode.MISSING_FILE,
                 Severity.ERROR,
                 f"{self._names(self.pages)} has no {_shown(missing)}",
                 "it was deleted, or comes from another index: lock again",
@@ -385,7 +385,7 @@ class _Release:
         sets = {frozenset(each.sha256 for each in files[place]) for place in places}
         if clashes or (not hashed and not self.package.index and len(sets) > 1):
             self._add(
-                ProvenanceFinding.DIFFERENT_ARTIFACTS,
+                FindingCode.DIFFERENT_ARTIFACTS,
                 Severity.WARNING if hashed else Severity.ERROR,
                 f"{self._names(places)} have different files of this release"
                 + ("" if hashed else ", and no hash says which one is meant"),
@@ -404,7 +404,7 @@ class _Release:
         if found:
             reason = next((f": {each.yanked}" for each in found if each.yanked), "")
             self._add(
-                ProvenanceFinding.YANKED,
+                FindingCode.YANKED,
                 Severity.WARNING,
                 f"its maintainers have yanked it{reason}",
                 "take another release: stackgen resolve, or your lock's tool",
@@ -413,9 +413,9 @@ class _Release:
 
 
 _STATUS = {
-    "archived": ProvenanceFinding.ARCHIVED,
-    "deprecated": ProvenanceFinding.DEPRECATED,
-    "quarantined": ProvenanceFinding.QUARANTINED,
+    "archived": FindingCode.ARCHIVED,
+    "deprecated": FindingCode.DEPRECATED,
+    "quarantined": FindingCode.QUARANTINED,
 }
 
 
@@ -513,7 +513,7 @@ def check_attestations(
         before = f", as {each.before_version} has" if each.before else ""
         if each.without:
             result.add(
-                ProvenanceFinding.ATTESTATION_MISSING,
+                FindingCode.ATTESTATION_MISSING,
                 Severity.ERROR if each.package.identities else Severity.WARNING,
                 pin,
                 f"no attestation of {_shown(each.without)}"
@@ -547,7 +547,7 @@ def _add_changed(
 ) -> None:
     message = f"it was published by {_identities(now)}; {words} {_identities(then)}"
     remedy = "ask the project whether it moved; if so, lock again"
-    result.add(ProvenanceFinding.ATTESTATION_CHANGED, severity, pin, message, remedy)
+    result.add(FindingCode.ATTESTATION_CHANGED, severity, pin, message, remedy)
 
 
 def _lasting(identity: Identity) -> Identity:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from stackgen.model.reports.provenance import Finding, ProvenanceReport, Severity
+from stackgen.model.reports.provenance import ProvenanceFinding, ProvenanceReport, Severity
 
 
 def provenance_text(report: ProvenanceReport) -> str:
@@ -31,7 +31,7 @@ def _findings(report: ProvenanceReport) -> Iterator[str]:
             yield from dict.fromkeys(f"  fix {each.package}: {each.remedy}" for each in found)
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: ProvenanceFinding) -> str:
     return f"  {finding.package}: {finding.message}" if finding.package else f"  {finding.message}"
 
 

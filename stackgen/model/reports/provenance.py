@@ -11,7 +11,7 @@ class Severity(str, Enum):
     WARNING = "warning"
 
 
-class ProvenanceFinding(str, Enum):
+class FindingCode(str, Enum):
     """What is wrong. The codes are stable: ``--ignore`` takes them."""
 
     INVALID_HASH = "invalid-hash"
@@ -34,7 +34,7 @@ class ProvenanceFinding(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class ProvenanceFinding:
     """One finding.
 
     package: as ``name==version``; "" where it concerns the whole lock.
@@ -42,7 +42,7 @@ class Finding:
     ids: of a vulnerability, the preferred one first.
     """
 
-    code: ProvenanceFinding
+    code: FindingCode
     severity: Severity
     package: str
     message: str
@@ -82,7 +82,7 @@ class ProvenanceReport:
     indexes: tuple[str, ...]
     packages: int
     artifacts: int
-    findings: tuple[Finding, ...]
+    findings: tuple[ProvenanceFinding, ...]
     vulnerabilities: VulnerabilityCheck
     ignored: int = 0
     unchecked: tuple[str, ...] = ()
