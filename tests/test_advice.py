@@ -489,14 +489,14 @@ def test_a_further_campaign_that_disagrees_takes_the_recommendation_back() -> No
     trusted = frozenset({*CAMPAIGNS, CampaignId("further")})
     assert advice_for(first, trusted=trusted).answer is Answer.FASTER
     found = advice_for([*further, *first], trusted=trusted)
-    assert (found.answer, found.lock) == (Answer.NO_DIFFERENCE, None)
+    assert (found.answer, found.lock) == (Answer.UNDECIDED, None)
     (before,), (after,) = advice_for(first, trusted=trusted).effects, found.effects
     assert after.low < before.low
 
 
 def test_one_campaign_alone_says_that_another_one_must_repeat_it() -> None:
     found = advice_for(blocks({OWN: 1.0, FAST: 0.8}, campaigns=CAMPAIGNS[:1]))
-    assert found.answer is Answer.NO_DIFFERENCE
+    assert found.answer is Answer.UNDECIDED
     assert any("one campaign alone" in each for each in found.caveats)
 
 
@@ -843,9 +843,42 @@ def test_a_recommendation_as_a_whole_takes_three_families() -> None:
             assert min(lows) <= found.overall.low <= max(lows) < found.overall.ratio
 
 
+def test_no_difference_is_said_only_where_five_percent_are_excluded() -> None:
+    narrow = advice_for(blocks({OWN: 1.0, FAST: 1.0, SAME: 1.3}))
+    assert narrow.answer is Answer.NO_DIFFERENCE
+    assert narrow.possible == narrow.effects[0].high < 1.05
+    wide = advice_for(blocks({OWN: 1.0, FAST: 1.0, SAME: 1.3}, campaigns=CAMPAIGNS[:1]))
+    assert wide.answer is Answer.UNDECIDED
+    assert wide.possible == wide.effects[0].high > 1.05
+    slower = advice_for(blocks({OWN: 1.0, FAST: 1.3, SAME: 1.3}))
+    assert (slower.answer, slower.possible) == (Answer.NO_DIFFERENCE, None)
+    assert advice_for(blocks({OWN: 1.0, FAST: 0.8})).possible is None
+
+
+def test_what_may_not_be_recommended_leaves_nothing_undecided() -> None:
+    one_campaign = blocks({FAST: 1.0, OWN: 1.0, MAJOR: 1.0}, campaigns=CAMPAIGNS[:1])
+    lock = locked(**FAST.stack.lock.versions)
+    stacks = (OWN, FAST, MAJOR)
+    found = advice_for(one_campaign, lock, stacks=stacks)
+    assert (found.answer, found.possible, found.next) == (Answer.NO_DIFFERENCE, None, ())
+    allowed = advice_for(one_campaign, lock, stacks=stacks, allow_downgrade=True)
+    assert allowed.answer is Answer.UNDECIDED
+
+
+def test_candidates_that_options_refuse_do_not_hide_one_that_may_be_measured() -> None:
+    older = [stack(tensorflow=f"2.{n}.0", numpy="1.20.0") for n in range(1, 9)]
+    seen = blocks(
+        {OWN: 1.0, **dict.fromkeys(older, 0.98), FAST: 0.99}, campaigns=CAMPAIGNS[:1], noise=0.001
+    )
+    found = advice_for(seen, stacks=(OWN, FAST, *older))
+    assert found.answer is Answer.UNDECIDED
+    (following,) = found.next
+    assert dict(following.pins)["tensorflow"] == "2.15.0"
+
+
 def test_what_is_not_decided_is_named_with_what_a_campaign_would_bring() -> None:
     found = advice_for(blocks({OWN: 1.0, FAST: 0.97, SAME: 1.3}, campaigns=CAMPAIGNS[:1]))
-    assert found.answer is Answer.NO_DIFFERENCE
+    assert found.answer is Answer.UNDECIDED
     (following,) = found.next
     assert dict(following.pins) == {"numpy": "1.26.4", "tensorflow": "2.15.0"}
     assert following.error is not None

@@ -20,6 +20,7 @@ from stackgen.model.evidence import (
     Deviation,
     Difference,
     Nearest,
+    NextComparison,
     Proposal,
     Provenance,
     Ranked,
@@ -269,8 +270,25 @@ NOTHING = advised(
     answer=Answer.NO_DIFFERENCE,
     lock=None,
     changes=(),
-    effects=report(UNDECIDED).ranking[0].effects,
+    effects=(replace(report(UNDECIDED).ranking[0].effects[0], low=0.964, high=1.039),),
+    possible=1.039,
 )
+OPEN = advised(
+    NOTHING,
+    answer=Answer.UNDECIDED,
+    effects=report(UNDECIDED).ranking[0].effects,
+    possible=1.553,
+    next=(
+        NextComparison(
+            changes=ADVICE.advice.changes,
+            pins=(("numpy", "1.26.4"),),
+            why="1.00 times as fast (0.644 to 1.553) on numpy/matmul: not decided",
+            error=0.19,
+            expected_error=0.03,
+        ),
+    ),
+)
+ALL_SLOWER = advised(NOTHING, effects=report(SLOWER).ranking[0].effects, possible=None)
 REFUSED = advised(
     NOTHING,
     answer=Answer.REFUSED,
@@ -305,7 +323,7 @@ INDIRECT = advised(
 )
 SEVERAL = advised(
     ADVICE,
-    effects=(*ADVICE.advice.effects, *NOTHING.advice.effects),
+    effects=(*ADVICE.advice.effects, *OPEN.advice.effects),
     provenance=(
         *ADVICE.advice.provenance,
         replace(ADVICE.advice.provenance[0], indicator="numpy/sort kind=quicksort"),
@@ -521,6 +539,8 @@ TEXTS = {
     "advice": advice_text(ADVICE),
     "advice-markdown": advice_markdown(ADVICE),
     "advice-nothing-faster": advice_text(NOTHING),
+    "advice-not-decided": advice_text(OPEN),
+    "advice-all-slower": advice_text(ALL_SLOWER),
     "advice-mixed": advice_text(MIXED),
     "advice-nothing-considered": advice_text(REFUSED),
     "advice-not-admitted": advice_text(NOT_ADMITTED),

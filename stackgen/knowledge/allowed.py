@@ -46,16 +46,23 @@ class Allowed:
         ``versions`` are those of all packages afterwards; packages with compiled code become older
         only where that is allowed.
         """
-        found = self.by_options(changes, compiled)
+        found = self.by_policy(changes, versions, compiled)
         if found is not None:
             return found
-        if broken := self.broken(versions):
-            why = f"{listed_changes(changes)}: {' and '.join(broken)} forbids it"
-            return Refusal(answer=Answer.REFUSED, why=why)
         reason = self.admits(self.lockfile, changes, self.facts)
         if reason is None:
             return None
         return Refusal(answer=Answer.REFUSED, why=f"{listed_changes(changes)}: {reason}")
+
+    def by_policy(
+        self, changes: Sequence[Change], versions: Versions, compiled: Collection[str]
+    ) -> Refusal | None:
+        """Return why the user's options or requirements refuse changes, without the resolver."""
+        found = self.by_options(changes, compiled)
+        if found is None and (broken := self.broken(versions)):
+            why = f"{listed_changes(changes)}: {' and '.join(broken)} forbids it"
+            return Refusal(answer=Answer.REFUSED, why=why)
+        return found
 
     def by_options(self, changes: Sequence[Change], compiled: Collection[str]) -> Refusal | None:
         """Return why the user's options do not allow changes; None where they do."""

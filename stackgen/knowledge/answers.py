@@ -1,7 +1,7 @@
 """From the candidates of a case to an answer: what is recommended, or why nothing is."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -26,7 +26,7 @@ from stackgen.knowledge.recommendation import (
     Standing,
 )
 from stackgen.locks.reading import admits_python
-from stackgen.measure import verdict
+from stackgen.measure import WORTH_DECIDING, verdict
 from stackgen.model.choices import AdviceType
 from stackgen.model.evidence import (
     Advice,
@@ -85,7 +85,14 @@ class CaseAnswer:
         elsewhere = shown is not None and self._is_elsewhere(shown)
         answer = self._answer(best, shown, refusals, elsewhere=elsewhere)
         recommended = best if answer in (Answer.FASTER, Answer.NOT_SLOWER) else None
-        following, forbidden = ((), None) if recommended else self.next_comparisons(most_next)
+        ranked = () if recommended else self.judgement.assessments
+        undecided = [each for each in ranked if self._may_be_faster(each)]
+        chosen, forbidden = self._admitted(undecided, most_next)
+        possible = None
+        if answer is Answer.NO_DIFFERENCE and self._by_speed:
+            possible = self._possible(undecided)
+            if possible is not None and possible > 1 + WORTH_DECIDING:
+                answer = Answer.UNDECIDED
         caveats = list(self._caveats(shown, recommended, may_measure=not forbidden))
         if refusals and best is not None:
             caveats.append(
@@ -103,7 +110,8 @@ class CaseAnswer:
             refused=against.why if against else "",
             option=against.option if against else "",
             sole_origins=recommended.sole_origins if recommended else (),
-            next=following,
+            next=tuple(self._next(each, undecided[:3]) for each in chosen),
+            possible=possible,
         )
 
     def update(self, changes: Sequence[Change]) -> Advice:
@@ -154,27 +162,45 @@ class CaseAnswer:
             alternatives=tuple(self._alternatives(shown)) if shown else (),
         )
 
-    def next_comparisons(self, most: int) -> tuple[tuple[NextComparison, ...], Refusal | None]:
-        """Return what would decide the answer: what may be faster, and which may be recommended.
+    def _admitted(
+        self, candidates: Iterable[Assessment], most: int
+    ) -> tuple[list[Assessment], Refusal | None]:
+        """Return the first candidates that may be recommended; where there are none, a refusal.
 
-        Where there is none since nothing that may be faster is admitted, the refusal says why.
+        The refusal is that of the first one; None where there are no candidates at all.
         """
-        ranked = self.judgement.assessments
-        undecided = [each for each in ranked if self._may_be_faster(each)]
-        found: list[NextComparison] = []
+        found: list[Assessment] = []
         forbidden: Refusal | None = None
-        for each in undecided[:_NEXT_TRIED]:
-            if len(found) == most:
+        tried = 0
+        for each in candidates:
+            if len(found) == most or tried == _NEXT_TRIED:
                 break
-            if (refusal := self._refusal(each)) is not None:
-                forbidden = forbidden or refusal
-                continue
-            found.append(self._next(each, [StackId(other.name) for other in undecided[:3]]))
-        return tuple(found), None if found else forbidden
+            refusal = self._refusal(each, by_resolver=False)
+            if refusal is None:
+                tried += 1
+                refusal = self._refusal(each)
+            if refusal is None:
+                found.append(each)
+            forbidden = forbidden or refusal
+        return found, None if found else forbidden
 
-    def _next(self, each: Assessment, others: Sequence[StackId]) -> NextComparison:
+    def _possible(self, undecided: Sequence[Assessment]) -> float | None:
+        """Return how fast anything that may be recommended may be at most, as a ratio.
+
+        None where all of it is slower.
+
+        Args:
+            undecided: what may be faster by more than the margin.
+        """
+        best, _ = self._admitted(sorted(undecided, key=_highest, reverse=True), 1)
+        others = (each for each in self.judgement.assessments if each not in undecided)
+        rest = [each for each in others if each.standing is not Standing.SLOWER]
+        return max(map(_highest, best or rest), default=None)
+
+    def _next(self, each: Assessment, others: Sequence[Assessment]) -> NextComparison:
         changes = self.changes(each)
-        block = self.known.next_comparison(self.case, StackId(each.name), others)
+        names = [StackId(other.name) for other in others]
+        block = self.known.next_comparison(self.case, StackId(each.name), names)
         own = self.known.most_like(self.case).lock.versions
         pins = {name: own[name] for name in varied_in(own)}
         pins |= {c.name: c.recommended for c in changes if c.recommended is not None}
@@ -196,7 +222,7 @@ class CaseAnswer:
             return self._is_elsewhere(each)
         if each.standing is Standing.SLOWER and not self._is_elsewhere(each):
             return False
-        return max(of.highest for of in each.compared) > 1 + self.margin
+        return _highest(each) > 1 + self.margin
 
     @property
     def _by_speed(self) -> bool:
@@ -258,10 +284,20 @@ class CaseAnswer:
         answers = [each.answer for each in refusals]
         return next((a for a in (Answer.OLDER, Answer.MAJOR) if a in answers), Answer.REFUSED)
 
-    def _refusal(self, candidate: Assessment) -> Refusal | None:
+    def _refusal(self, candidate: Assessment, *, by_resolver: bool = True) -> Refusal | None:
         stack = self._stack(candidate)
         compiled = {each.name for each in stack.lock.artifacts if not is_pure(each)} | {*VARIED}
-        return self.allowed.refusal(self.changes(candidate), stack.lock.versions, compiled)
+        changed = self.changes(candidate), stack.lock.versions, compiled
+        if not by_resolver:
+            return self.allowed.by_policy(*changed)
+        if candidate.name not in self._resolved:
+            self._resolved[candidate.name] = self.allowed.refusal(*changed)
+        return self._resolved[candidate.name]
+
+    @cached_property
+    def _resolved(self) -> dict[str, Refusal | None]:
+        """Return the refusals of candidates that were looked up already: resolving takes time."""
+        return {}
 
     def _untrusted(self, shown: Assessment) -> Iterator[str]:
         """Yield the origins that carry it alone, and that the user does not trust.
@@ -530,6 +566,11 @@ class CaseAnswer:
             ]
             if other:
                 yield f"{call.label} was measured with {listed(other)}"
+
+
+def _highest(found: Assessment) -> float:
+    """Return how fast a candidate may be at most on any indicator."""
+    return max(each.highest for each in found.compared)
 
 
 def _mean(ratios: Sequence[float]) -> float:

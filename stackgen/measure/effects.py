@@ -109,6 +109,9 @@ ALPHA = 0.05
 """The share of false alarms that one comparison may raise over all its interim analyses."""
 MARGIN = 0.02
 """Stacks whose ratio lies certainly within this margin are called equivalent."""
+WORTH_DECIDING = 0.05
+"""An answer that leaves open whether anything is faster by more than this is not decided: the
+protocol promises to find an effect of this size (docs/measurement.md)."""
 POWER = 0.95
 """The power at which the smallest detectable effect is stated."""
 TRIM, MANY, TRIM_OF_MANY = 0.25, 16, 0.34

@@ -198,8 +198,8 @@ class Provenance:
 class Answer(str, Enum):
     """What an advice comes to; only the first two recommend anything.
 
-    NOT_SLOWER: what another type than ``performance`` recommends. SLOWER, UNDECIDED: of an update
-    from one lock to another.
+    NOT_SLOWER: what another type than ``performance`` recommends. SLOWER: of an update from one
+    lock to another. UNDECIDED: the intervals are too wide to say that there is no difference.
     """
 
     FASTER = "faster"
@@ -337,6 +337,9 @@ class Advice:
     current: the measured stack that stands for the lock; None where none does.
     alternatives: what was measured beside it, first what the answer is about, then the runner-up.
     next: what would decide the answer, the most informative first.
+    possible: how fast anything that may be recommended may be at most beside the lock, as a ratio,
+        where nothing is shown to be faster: intervals exclude all above it. None where all of it is
+        slower, and of other answers than "no measurable difference" and "not decided".
     """
 
     answer: Answer
@@ -359,3 +362,4 @@ class Advice:
     current: StackId | None = None
     alternatives: tuple[Alternative, ...] = ()
     next: tuple[NextComparison, ...] = ()
+    possible: float | None = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from stackgen.measure import WORTH_DECIDING
 from stackgen.model.choices import AdviceType
 from stackgen.model.evidence import (
     Advice,
@@ -22,6 +23,7 @@ from stackgen.report.goals import megabytes, seconds_text, within
 from stackgen.report.tables import columns, duration
 
 _MOST_SHOWN, _IN_TABLE = 4, 2
+_TWICE = 2.0  # from this ratio on, it is stated in place of percents
 
 Table = list[tuple[str, ...]]
 
@@ -100,15 +102,36 @@ def _answer(report: AdviceReport) -> list[str]:
             f"Measured to be faster, {but.get(advice.answer, 'but not recommended')}: "
             f"{advice.refused}"
         ]
-    if advice.answer is Answer.NO_DIFFERENCE:
+    if advice.answer in (Answer.NO_DIFFERENCE, Answer.UNDECIDED):
         if report.kind is not AdviceType.PERFORMANCE:
             what = _BETTER[report.kind]
             return [f"Nothing that {what} than this lock is shown not to be slower."]
-        return [_mixed(report) or _NOTHING_FASTER]
+        lines = [_mixed(report) or _nothing_faster(advice)]
+        against = f"What may be faster is not recommended: {advice.refused}"
+        return [*lines, *([against] if advice.refused else [])]
     return [_recommended(report)]
 
 
-_NOTHING_FASTER = "No measurable difference: nothing is shown to be faster than this lock."
+def _nothing_faster(advice: Advice) -> str:
+    """Return that nothing is shown to be faster, and how much faster anything may still be."""
+    if advice.answer is Answer.UNDECIDED and advice.possible is not None:
+        return (
+            "Not decided: nothing is shown to be faster than this lock, but what was measured does "
+            f"not exclude that something is {_faster_by(advice.possible)}."
+        )
+    if advice.refused:
+        return "Nothing that may be recommended is shown to be faster than this lock."
+    if advice.possible is None or advice.possible <= 1:
+        where = " on at least one operation" if len(advice.effects) > 1 else ""
+        return f"Nothing is faster than this lock: all that was measured is slower{where}."
+    return (
+        "No measurable difference: nothing that was measured beside this lock is more than "
+        f"{_faster_by(advice.possible)}."
+    )
+
+
+def _faster_by(ratio: float) -> str:
+    return f"{100 * (ratio - 1):.2g} % faster" if ratio < _TWICE else f"{ratio:.2g} times as fast"
 
 
 def _mixed(report: AdviceReport) -> str:
@@ -234,6 +257,9 @@ def _effect_cells(effect: Effect, found: Provenance) -> tuple[str, ...]:
 
 
 def _verdict(effect: Effect, *, figure: bool = False) -> str:
+    most = 1 + WORTH_DECIDING
+    if effect.verdict is Verdict.INCONCLUSIVE and not 1 / most <= effect.low <= effect.high <= most:
+        return "not decided"
     return verdict(effect, figure=figure).partition(" (")[0]
 
 
