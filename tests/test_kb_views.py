@@ -3,6 +3,7 @@
 import io
 import json
 import sqlite3
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.etree import ElementTree as ET
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from stackgen.knowledge.database import open_database
 from stackgen.knowledge.failures import explain_failures
+from stackgen.knowledge.graph import EvidenceGraph
 from stackgen.model.inspections import Outcome
 from tests.in_process import run_command
 from tests.knowledge import samples
@@ -78,6 +80,27 @@ def test_why_compares_a_version_with_others(base: Path) -> None:
     assert low < speed < high
     assert speed == pytest.approx(2, rel=0.05)
     assert blocks == 2 * 10  # up to the last interim analysis of each campaign
+
+
+def test_why_compares_the_most_alike_that_are_near(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ends of a chain of campaigns differ in NumPy alone, but are far from each other."""
+    path = tmp_path / "kb.db"
+    versions = [("1.0", 0), ("1.0", 1), ("1.0", 2), ("2.0", 3), ("2.0", 4), ("2.0", 0)]
+    chain = [samples.stack(numpy=numpy, scipy=f"1.{scipy}.0") for numpy, scipy in versions]
+    for seed, (old, new) in enumerate(pairwise(chain), start=1):
+        measured(path, seed, old=old, new=new)
+
+    def effect() -> list[object]:
+        shown = json.loads(run(path, "why", "numpy==2.0", "--json"))
+        (row,) = shown["tables"][0]["rows"]
+        return [row[1], row[2], row[-1]]
+
+    assert effect() == ["1.0", pytest.approx(2**5, rel=0.05), ""]
+    monkeypatch.setitem(EvidenceGraph.fit.__kwdefaults__ or {}, "most", 4)
+    monkeypatch.setattr(EvidenceGraph.near, "__defaults__", (4,))
+    assert effect() == ["1.0", pytest.approx(2, rel=0.05), "scipy 1.3.0"]
 
 
 def test_why_names_failures_and_conflicts(tmp_path: Path) -> None:

@@ -40,7 +40,10 @@ HERE = this_machine()
 def ran(
     block: int, call: IndicatorCall, role: Role, stack: Stack, seconds: float, machine: Machine
 ) -> Inspection:
-    own = (LoadedDistribution(name="numpy", version=stack.lock.versions["numpy"], compiled=True),)
+    own = tuple(
+        LoadedDistribution(name=name, version=version, compiled=True)
+        for name, version in stack.lock.versions.items()
+    )
     return replace(
         samples.inspection(block, of=stack),
         indicator_id=call.id,
@@ -50,22 +53,24 @@ def ran(
     )
 
 
-def measured(path: Path, seed: int, machine: Machine = HERE) -> Path:
-    """Write a campaign that shows NumPy 2.0 to be faster than 1.26."""
+def measured(
+    path: Path, seed: int, machine: Machine = HERE, old: Stack = OLD, new: Stack = NEW
+) -> Path:
+    """Write a campaign in which the new stack, with NumPy 2.0, takes half the time."""
     noise = random.Random(seed)
     campaign = replace(samples.CAMPAIGN, seed=seed, machine_id=machine.id)
     with open_database(path) as database:
-        samples.prepare(database, OLD, NEW)
+        samples.prepare(database, old, new)
         database.add_machine(machine)
         database.add_indicator(PURE)
         database.add_campaign(campaign, samples.STARTED)
         for block in range(1, BLOCKS + 1):
             for call, role, stack, seconds in (
-                (samples.CALL, Role.BASELINE, OLD, 0.020),
-                (samples.CALL, Role.TWIN, OLD, 0.020),
-                (samples.CALL, Role.CANDIDATE, NEW, 0.010),
-                (PURE, Role.BASELINE, OLD, 0.005),
-                (PURE, Role.CANDIDATE, NEW, 0.005),
+                (samples.CALL, Role.BASELINE, old, 0.020),
+                (samples.CALL, Role.TWIN, old, 0.020),
+                (samples.CALL, Role.CANDIDATE, new, 0.010),
+                (PURE, Role.BASELINE, old, 0.005),
+                (PURE, Role.CANDIDATE, new, 0.005),
             ):
                 each = ran(block, call, role, stack, seconds * noise.uniform(0.995, 1.005), machine)
                 database.add_inspection(replace(each, campaign_id=campaign.id))

@@ -3,9 +3,9 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import networkx as nx
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
@@ -13,6 +13,7 @@ from stackgen.errors import EvidenceError, UsageError
 from stackgen.executors.machine import this_machine
 from stackgen.knowledge.database import Database, open_database
 from stackgen.knowledge.failures import FailureGroup, Trait, explain_failures, explain_results
+from stackgen.knowledge.graph import EvidenceGraph
 from stackgen.knowledge.judgement import Knowledge
 from stackgen.knowledge.loading import load_knowledge, without_collection
 from stackgen.measure.contrasts import CampaignContrasts
@@ -23,8 +24,12 @@ from stackgen.model.reports.views import Cell, Table, View
 from stackgen.model.stacks import Machine, Stack
 from stackgen.storage.paths import Paths
 
+if TYPE_CHECKING:
+    import networkx as nx
+
 _ID = 12  # characters of an id that are shown
 _NAMED = 3  # parts of a label
+_SEARCHED, _FITTED = 200, 4  # nodes with a version: examined, and compared with others
 _FIRST = ("tensorflow", "torch", "jax", "numpy")  # packages that a label begins with
 
 
@@ -256,22 +261,23 @@ def _separates(group: FailureGroup, name: str, version: str) -> bool:
 
 def _version_effects(known: Knowledge, name: str, version: str) -> Iterator[tuple[Cell, ...]]:
     for indicator, graph in known.graphs.items():
-        nodes = known.nodes.stacks[indicator]
         of = {
             key: known.stacks[members[0]].lock.versions.get(name, "")
-            for key, members in nodes.items()
+            for key, members in known.nodes.stacks[indicator].items()
         }
         for component in graph.components:
-            versions: dict[str, list[str]] = {}
-            for key in component:
-                versions.setdefault(of[key], []).append(key)
-            own = versions.get(version, [])
-            for other in sorted(versions.keys() - {version, ""} if own else ()):
-                one, two = _most_alike(versions[other], own, name)
-                if two not in graph.near(one):  # a fit takes longer
-                    continue
-                fitted = graph.fit(one, None, of=[one, two])
-                mixture = fitted.log_ratios(one, [two])
+            own = [key for key in component if of[key] == version]
+            if not own or all(of[key] in (version, "") for key in component):
+                continue
+            near = {two: graph.near(two) for two in own[:_SEARCHED]}
+            pairs = _most_alike(near, of, name, _compared(graph, near))
+            beside = {
+                two: [one for one, by in pairs.values() if by == two]
+                for two in dict.fromkeys(by for _, by in pairs.values())
+            }
+            fits = {two: graph.fit(two, None, of=[two, *beside[two]]) for two in beside}
+            for other, (one, two) in sorted(pairs.items()):
+                mixture = fits[two].log_ratios(one, [two])
                 low, high = mixture.bounds
                 ratios = (float(each[0]) for each in (mixture.mean, low, high))
                 also = [part for part in _apart(one, two) if part.split(maxsplit=1)[0] != name]
@@ -279,27 +285,67 @@ def _version_effects(known: Knowledge, name: str, version: str) -> Iterator[tupl
                     known.calls[indicator].label,
                     other,
                     *(_ratio(math.exp(each)) for each in ratios),
-                    fitted.basis(one, two).blocks,
+                    fits[two].basis(one, two).blocks,
                     ", ".join(also),
                 )
 
 
-def _most_alike(ones: Sequence[str], others: Sequence[str], name: str) -> tuple[str, str]:
-    """Return the pair of nodes of which the second has least that the first one does not have."""
-    parts = {key: frozenset(key.split(", ")) for key in (*ones, *others)}
-    # Those that differ in the package alone come first: large graphs have millions of pairs.
+def _compared(graph: EvidenceGraph, keys: Collection[str]) -> Mapping[str, set[str]]:
+    """Return what some nodes were measured beside."""
+    found: dict[str, set[str]] = {key: set() for key in keys}
+    for _, arms in graph.campaigns:
+        measured = {arm.key for arm in arms}
+        for key in measured & found.keys():
+            found[key] |= measured
+    return found
+
+
+def _most_alike(
+    near: Mapping[str, Collection[str]],
+    of: Mapping[str, str],
+    name: str,
+    compared: Mapping[str, Collection[str]],
+) -> dict[str, tuple[str, str]]:
+    """Return, for each other version, a node with it and one of ours that are most alike.
+
+    Only nodes that are near each other are compared. Each of ours takes a fit, so that few of them
+    are chosen, one after the other, by how much more alike the pairs become.
+
+    Args:
+        near: to each of our nodes, itself included.
+        of: the version of each node; "" of those without the package.
+        name: of the package.
+        compared: what each of ours was measured beside: of equally alike ones, these come first.
+    """
+    parts = {key: frozenset(key.split(", ")) for own in near.values() for key in own}
+    # What else a node is: two that differ in the package alone have it in common.
     rest = {
         key: frozenset(part for part in own if part.split(maxsplit=1)[0] != name)
         for key, own in parts.items()
     }
-    alike: dict[frozenset[str], str] = {}
-    for key in sorted(others):
-        alike.setdefault(rest[key], key)
-    pairs = [(key, alike[rest[key]]) for key in ones if rest[key] in alike]
-    if pairs:
-        return min(pairs)
-    every = ((one, other) for one in ones for other in others)
-    return min(every, key=lambda pair: (len(parts[pair[1]] - parts[pair[0]]), pair))
+    unlike: dict[str, dict[str, tuple[float, str]]] = {}
+    for two, others in near.items():
+        best = unlike[two] = {}
+        for one in others:
+            if (version := of[one]) not in ("", of[two]):
+                pair = len(rest[one] ^ rest[two]) + 0.5 * (one not in compared[two]), one
+                best[version] = min(best.get(version, pair), pair)
+    every = {version for best in unlike.values() for version in best}
+    most = max(map(len, rest.values())) * 2 + 1  # more than any two differ in
+    apart: dict[str, float] = dict.fromkeys(every, most)
+    chosen: dict[str, tuple[str, str]] = {}
+    for _ in range(_FITTED):
+        gains = {
+            two: sum(max(0, apart[version] - least) for version, (least, _) in best.items())
+            for two, best in unlike.items()
+        }
+        two = max(gains, key=lambda key: gains[key])
+        if not gains[two]:
+            break
+        for version, (least, one) in unlike[two].items():
+            if least < apart[version]:
+                apart[version], chosen[version] = least, (one, two)
+    return chosen
 
 
 def _apart(one: str, other: str) -> list[str]:
@@ -323,6 +369,8 @@ def graph(paths: Paths, indicator: str) -> "nx.MultiGraph[str]":
     Raises:
         EvidenceError: no campaign compared anything on such an indicator.
     """
+    import networkx as nx  # a third of a second, which the other views do without
+
     with open_database(paths.knowledge, reading=True) as database:
         known, contrasts, _ = load_knowledge(database, this_machine())
     made: nx.MultiGraph[str] = nx.MultiGraph()

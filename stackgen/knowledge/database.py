@@ -408,7 +408,9 @@ class Database:
             (campaign,) = self._read("campaigns", rows.campaign_of, [row])
             inspections = self.inspections(campaign=campaign.id)
             with self._explained():
-                found = derived.derive(self._connection, row["key"], campaign, inspections, calls)
+                found = derived.derive(
+                    self._connection, row["key"], campaign, inspections, calls, own
+                )
                 if self.read_only:
                     fresh.append(found)
                     continue

@@ -21,7 +21,7 @@ from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
 from stackgen.model.reports.campaigns import NOISE
 
-DERIVATION = 3
+DERIVATION = 4
 OUTLINE = 1
 """Raise it whenever the same knowledge base would give another outline."""
 
@@ -54,8 +54,14 @@ class _StoredStack(msgspec.Struct, array_like=True):
 
 
 _ORIGINS = """
-SELECT DISTINCT o.id FROM row_origin_keys AS r JOIN origins AS o ON o.key = r.origin_key
+SELECT o.id, count(*) FROM row_origin_keys AS r JOIN origins AS o ON o.key = r.origin_key
 WHERE r.kind = 8 AND r.row_key IN (SELECT key FROM inspection_rows WHERE campaign_key = ?)
+GROUP BY o.id ORDER BY o.id
+"""
+_ORIGINS_OF_EACH = """
+SELECT (SELECT group_concat(o.id) FROM row_origin_keys AS r
+        JOIN origins AS o ON o.key = r.origin_key WHERE r.kind = 8 AND r.row_key = i.key)
+FROM inspection_rows AS i WHERE i.campaign_key = ? ORDER BY i.started_at, i.id
 """
 _OUTDATED = """
 SELECT c.* FROM campaigns AS c LEFT JOIN derived_campaigns AS d ON d.campaign_key = c.key
@@ -100,18 +106,55 @@ def derive(
     campaign: CampaignIdentity,
     inspections: Sequence[Inspection],
     calls: Sequence[IndicatorCall],
+    own: Collection[str] = (),
 ) -> Derived:
-    """Return what a campaign says; no contrasts where its controls failed or were never judged."""
+    """Return what a campaign says; no contrasts where its controls failed or were never judged.
+
+    Args:
+        connection: to the knowledge base.
+        key: of the campaign.
+        campaign: that is derived.
+        inspections: of the campaign, oldest first.
+        calls: all indicators.
+        own: the ids of this installation, whose inspections count before those of others.
+    """
     found = summaries(inspections, calls)
+    origins, inspections = _by_one(connection, key, inspections, own)
     if campaign.kind == NOISE or not controls_hold(inspections, calls):
         return Derived(summaries=found)
     stacks = {each.stack_id for each in inspections}
     contrasts = campaign_contrasts(
         inspections,
-        origins=(row[0] for row in connection.execute(_ORIGINS, (key,))),
+        origins=origins,
         failed={s for s in stacks if count_failures(inspections, stack=s, calls=calls)},
     )
     return Derived(contrasts=contrasts, summaries=found)
+
+
+def _by_one(
+    connection: sqlite3.Connection,
+    key: int,
+    inspections: Sequence[Inspection],
+    own: Collection[str],
+) -> tuple[Sequence[str], Sequence[Inspection]]:
+    """Return the inspections of a campaign that count, and the origins that recorded all of them.
+
+    Where others add runs to a campaign (equal machines that ran the same command, or a file that
+    was made up), a contrast of one's baseline with another's candidate would be of no block at all,
+    and bear the name of both. So one origin counts: this installation, else who recorded most.
+    """
+    counts = {row[0]: row[1] for row in connection.execute(_ORIGINS, (key,))}
+    if all(count == len(inspections) for count in counts.values()):
+        return [*counts], inspections
+    recorded = [
+        frozenset((row[0] or "").split(",")) for row in connection.execute(_ORIGINS_OF_EACH, (key,))
+    ]
+    most = max(counts, key=lambda each: (counts[each], each))
+    chosen = counts.keys() & set(own) or {most}
+    pairs = zip(inspections, recorded, strict=True)
+    counting = [(each, by) for each, by in pairs if not by.isdisjoint(chosen)]
+    every = frozenset.intersection(*(by for _, by in counting))
+    return sorted(every or chosen), [each for each, _ in counting]
 
 
 def store(connection: sqlite3.Connection, key: int, found: Derived) -> None:

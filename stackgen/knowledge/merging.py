@@ -117,6 +117,10 @@ class Union:
         """
         if isinstance(each, InvalidRow):
             self._invalid.append(str(each))
+        elif each.table == "inspections" and not origins:
+            # It would count as recorded here.
+            lost = InvalidRow(table=each.table, key=each.key, reason="it has no origin")
+            self._invalid.append(str(lost))
         elif not self._invalid:
             try:
                 self._add(each, [self._origin(one) for one in origins])

@@ -96,6 +96,40 @@ def test_imported_contrasts_name_their_origin_and_go_with_it(tmp_path: Path) -> 
         assert database.contrasts() == ()
 
 
+def test_what_others_add_to_a_campaign_counts_for_nothing(tmp_path: Path) -> None:
+    """A candidate of theirs beside a baseline of ours would be no contrast within a block."""
+    forged = samples.stack(numpy="3.0.0", tensorflow="2.12.1")
+    with open_database(tmp_path / "theirs" / "kb.db") as theirs:
+        samples.prepare(theirs, forged)
+        for number in range(1, 9):
+            candidate = block(number)[2]
+            theirs.add_inspection(replace(candidate, stack_id=forged.id))
+        (their_origin,) = (each.id for each in theirs.origin_summaries())
+    with open_database(tmp_path / "kb.db") as database:
+        add_blocks(database, range(1, 9))
+        alone = database.contrasts()
+        (origin,) = (each.id for each in database.origin_summaries())
+        database.merge(tmp_path / "theirs" / "kb.db")
+        assert database.contrasts() == alone
+    for number, order in enumerate((("kb.db", "theirs/kb.db"), ("theirs/kb.db", "kb.db"))):
+        with open_database(tmp_path / f"third{number}" / "kb.db") as third:
+            for name in order:
+                third.merge(tmp_path / name)
+            found = third.contrasts()
+            assert {each.origins for each in found} == {(origin,)}
+            assert [replace(each, origins=()) for each in found] == list(alone)
+    assert their_origin != origin
+
+
+def test_a_campaign_that_two_installations_recorded_whole_has_both_origins(tmp_path: Path) -> None:
+    with open_database(tmp_path / "kb.db") as database:
+        add_blocks(database, range(1, 9))
+    with open_database(tmp_path / "other" / "kb.db") as other:
+        add_blocks(other, range(1, 9))
+        other.merge(tmp_path / "kb.db")
+        assert {len(each.origins) for each in other.contrasts()} == {2}
+
+
 @pytest.mark.parametrize("checksum", [None, 5, 2.5, math.inf])
 def test_what_stacks_loaded_and_computed_is_cached_as_it_was_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checksum: float | None

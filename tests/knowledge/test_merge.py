@@ -1,4 +1,6 @@
+import sqlite3
 import tempfile
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
@@ -87,6 +89,18 @@ def test_merging_a_file_into_itself_adds_nothing(tmp_path: Path) -> None:
     path = holding(tmp_path, frozenset({1, 2}))
     with open_database(path) as database:
         assert database.merge(path) == 0
+
+
+def test_inspections_without_an_origin_are_refused(tmp_path: Path) -> None:
+    """They would count as recorded by this installation."""
+    other = holding(tmp_path, frozenset({1, 2}))
+    with closing(sqlite3.connect(other)) as raw:
+        raw.execute("DELETE FROM row_origin_keys WHERE kind = 8")
+        raw.commit()
+    with open_database(tmp_path / "mine.db") as database:
+        with pytest.raises(DatabaseError, match="it has no origin"):
+            database.merge(other)
+        assert stored(database) == set()
 
 
 def test_a_missing_file_is_not_created_by_a_merge(tmp_path: Path) -> None:
