@@ -12,7 +12,6 @@ OVERHEAD = {
     "cli/__init__.py main",
     "cli/__init__.py _run",
     "cli/commands.py call",
-    "cli/commands.py invoke",
 }
 """Steps that every command takes: errors and signals, and what stands between typer and it."""
 

@@ -12,6 +12,7 @@ from stackgen.campaign.backend import Backend
 from stackgen.campaign.candidates import Candidate, CandidateSource
 from stackgen.campaign.comparison import (
     ALL_FAILED,
+    ONE_STACK,
     Comparison,
     Stopped,
     block_costs,
@@ -63,7 +64,7 @@ from stackgen.model.reports.campaigns import (
     RunSummary,
     StackSize,
 )
-from stackgen.model.stacks import Stack
+from stackgen.model.stacks import Environment, Stack
 from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import WheelStore
 
@@ -124,7 +125,7 @@ class Campaign:
             design = self._prepare()
             while True:
                 found = design if self.search is None else self._search(self.search)
-                ended = found if isinstance(found, Stopped) else self._compare(found)
+                ended = found if isinstance(found, Stopped) else self._comparison(found).run()
                 if not self._has_others(ended):
                     break
         except KeyboardInterrupt:
@@ -271,6 +272,10 @@ class Campaign:
         design = self.design(ready)
         if place is not None:
             self.search = self._open_search(design, place)
+        elif design.candidates and self.calls[0].program:
+            note = too_short(design, self.session.inspections, self.session.left_s)
+            if note:
+                self.progress.note(note)
         return design
 
     def _failed_before(self) -> frozenset[StackId]:
@@ -318,7 +323,8 @@ class Campaign:
         self.progress.note(
             f"Comparing the first {len(ready)} stacks; {to_come} more are built afterwards."
         )
-        comparison = self._comparison(design, _labels(ready))
+        self._compared = _labels(ready)
+        comparison = self._comparison(design)
         comparison.planned, comparison.most_blocks = planned, INTERIM_ANALYSES[0]
         least_s = (1 - BUILD_SHARE) * budget_s + builds_s
         comparison.reserve_s = lambda: max(all_s(), least_s)
@@ -388,34 +394,26 @@ class Campaign:
 
     # Comparing: blocks of all that are left, until every comparison is decided
 
-    def _compare(self, design: Design) -> Stopped:
-        if not design.candidates and (why := self._too_late()):
-            return Stopped(why=why)
-        if self.calls[0].program and self.search is None:
-            note = too_short(design, self.session.inspections, self.session.left_s)
-            if note:
-                self.progress.note(note)
-        return self._comparison(design, self._compared).run()
-
-    def _comparison(self, design: Design, labels: Mapping[StackId, str]) -> Comparison:
+    def _comparison(self, design: Design) -> Comparison:
+        """Return the comparison of what a block holds."""
         return Comparison(
             session=self.session,
             design=design,
-            labels=labels,
+            labels=self._compared,
             margin=self.request.measurement.margin,
             weights=self.weights,
             goals=self.request.measurement.goals,
             sizes={e.stack_id: stack_size(e.lock, self.store) for e in self.candidates.ready},
             alpha=self.request.alpha,
             tolerance=self.request.measurement.tolerance,
+            why_alone=self._why_alone(design.baseline),
         )
 
-    def _too_late(self) -> str:
-        """Return why there is only one stack where the budget is to blame for it, "" otherwise."""
+    def _why_alone(self, baseline: Environment) -> str:
+        """Return why there is nothing to compare, should no other stack be ready."""
         if self.session.left_s > 0 or len(self.candidates.failures) + 1 >= self.plan.choices:
-            return ""
-        (label,) = self._compared.values()
-        return f"the budget ran out when only {label} was built"
+            return ONE_STACK
+        return f"the budget ran out when only {self._compared[baseline.stack.id]} was built"
 
     # Concluding: from everything that was recorded to the report
 

@@ -36,6 +36,7 @@ from stackgen.model.stacks import Program
 from stackgen.storage.paths import Paths
 
 ALL_FAILED = "every other stack failed while it was measured"
+ONE_STACK = "only one stack runs here, and there is nothing to compare it with"
 FIRST_ESTIMATES = 3
 """After so many blocks users see where it goes; nothing is tested, and nothing ends by it."""
 
@@ -67,6 +68,7 @@ class Comparison:
     planned: how many stacks will be compared with the baseline, where not all take part yet.
     most_blocks: after so many of each stack it ends, decided or not.
     reserve_s: returns what of the budget is left for what follows.
+    why_alone: what ends it where there is no candidate.
     """
 
     session: Session
@@ -81,6 +83,7 @@ class Comparison:
     planned: int = 0
     most_blocks: int = INTERIM_ANALYSES[-1]
     reserve_s: Callable[[], float] = lambda: 0.0
+    why_alone: str = ONE_STACK
     _reported: int = 0
 
     def run(self) -> Stopped:
@@ -90,7 +93,7 @@ class Comparison:
         never raised: everything recorded until then can be reported.
         """
         if not self.design.candidates:
-            return Stopped(why="only one stack runs here, and there is nothing to compare it with")
+            return Stopped(why=self.why_alone)
         session, calls = self.session, self.design.calls
         longest = 0.0
         try:

@@ -65,47 +65,48 @@ class Search:
         Raises:
             StackgenError: the baseline failed, or the engine went away.
         """
-        while True:
-            self._catch_up()
-            calls, baseline = self.design.calls, self.design.baseline.stack.id
-            self.session.record.refuse_idle(calls, baseline=baseline)
-            refuse_failed_baseline(self.session.record, self.design, self._failed_stacks())
-            if len(self._alive()) < 2 or self._blocks() >= MOST_BLOCKS:
-                return
-            state = self._race().state(self._measured, self._out())
-            if self._measured and state.confidence >= self.confidence:
-                return
-            if self.session.left_s <= self.reserve_s() + self._longest_s:
-                return
-            if not self._next_block(state):
-                return
+        while places := self._next_places():
+            for place in places:
+                self.candidates.prepare(place)
+                if self.session.left_s <= self.reserve_s():
+                    return  # a build took longer than estimated: the comparison needs the rest
+            prepared = (self.candidates.members[place].environment for place in places)
+            environments = [each for each in prepared if each is not None]
+            if len(environments) < len(places):
+                continue  # one has failed to build: the next block is chosen without it
+            plan = partial(plan_search, self.design, environments=environments)
+            environments_now, stored = self.session.run_block(environments, plan)
+            self._longest_s = max(self._longest_s, stored.seconds)
+            self.candidates.renew(zip(places, environments_now, strict=True))
 
-    def _next_block(self, state: SearchState) -> bool:
-        """Run one block; return False where the budget has no time for one that compares two."""
+    def _next_places(self) -> tuple[int, ...]:
+        """Return the places of the stacks that the next block compares; none ends the search.
+
+        Raises:
+            StackgenError: the baseline failed, or nothing runs any more.
+        """
+        self._catch_up()
+        calls, baseline = self.design.calls, self.design.baseline.stack.id
+        self.session.record.refuse_idle(calls, baseline=baseline)
+        refuse_failed_baseline(self.session.record, self.design, self._failed_stacks())
+        if len(self._alive()) < 2 or self._blocks() >= MOST_BLOCKS:
+            return ()
+        state = self._race().state(self._measured, self._out())
+        if self._measured and state.confidence >= self.confidence:
+            return ()
+        if self.session.left_s <= self.reserve_s() + self._longest_s:
+            return ()
         block = self.session.record.database.last_block(self.session.record.campaign.id) + 1
         barred = self._out() | self._too_expensive()
         places = self._race().next_block(self._measured, barred, block)
         if len(places) < 2:
-            return False
+            return ()  # the budget has no time for a block that compares two
         if self.session.pause_after_idle_block(self.design.calls):
             # With the baseline in the block it is seen whether the machine or a stack is at fault.
             others = [place for place in places if place != self.baseline]
             places = (self.baseline, *others[: max(1, len(places) - 1)])
         self._report_progress(state)
-        prepared = []
-        for place in places:
-            prepared.append(self.candidates.prepare(place))
-            if self.session.left_s <= self.reserve_s():
-                return False  # a build took longer than estimated: the comparison needs the rest
-        environments = [each.environment for each in prepared if each.environment is not None]
-        if len(environments) < len(places):
-            return True  # one has failed to build: the next block is chosen without it
-        environments_now, stored = self.session.run_block(
-            environments, lambda number: plan_search(self.design, number, environments)
-        )
-        self._longest_s = max(self._longest_s, stored.seconds)
-        self.candidates.renew(zip(places, environments_now, strict=True))
-        return True
+        return places
 
     def best(self, count: int) -> tuple[int, ...]:
         """Return the places of the best stacks that were measured, the baseline left out."""
