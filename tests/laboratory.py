@@ -56,6 +56,8 @@ class Laboratory:
             "STACKGEN_KB": str(self.kb),
             "STACKGEN_SEED": "",
             **({"DOCKER_HOST": self.engine} if self.engine else {}),
+            # Of a worktree that is not the installed one, the commands have to be its own as well.
+            **{key: os.environ[key] for key in ("PYTHONPATH",) if key in os.environ},
         }
 
     def command(self, *arguments: str) -> list[str]:
