@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.options import AdviceOptions, IndexOptions
+from stackgen.campaign.options import IndexOptions
 from stackgen.commands.advise import AdviseRequest, advise, free_requirements
+from stackgen.commands.options import AdviceOptions
 from stackgen.model.evidence import CAREFUL, Answer
 from stackgen.model.packages import LockedPackage, LockFile
 from stackgen.model.progress import NullProgress

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.options import VulnerabilityOptions
 from stackgen.commands.advise_security import Security
+from stackgen.commands.options import VulnerabilityOptions
 from stackgen.index import IndexConfig, PackageIndex
 from stackgen.model.choices import AdviceType
 from stackgen.model.evidence import Advice, Answer, Change

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.options import IndexOptions, WriteOptions
+from stackgen.campaign.options import IndexOptions
 from stackgen.campaign.targets import find_target
 from stackgen.commands.advise_write import Applied, apply_advice
 from stackgen.commands.lock_changes import completed, lock_changes, refuse_excluded
+from stackgen.commands.options import WriteOptions
 from stackgen.errors import EvidenceError, ResolutionError, UsageError
 from stackgen.index import PackageIndex, load_config
 from stackgen.locks.reading import read_lock

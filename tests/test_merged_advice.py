@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from stackgen.campaign.indicators import CONTROL
-from stackgen.campaign.options import AdviceOptions, IndexOptions
+from stackgen.campaign.options import IndexOptions
 from stackgen.commands.advise import AdviseRequest, advise
+from stackgen.commands.options import AdviceOptions
 from stackgen.executors.machine import this_machine
 from stackgen.knowledge.database import open_database
 from stackgen.model.evidence import Answer

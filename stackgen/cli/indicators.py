@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stackgen.campaign.options import LocalRunOptions
 from stackgen.cli.commands import subcommand
 from stackgen.cli.options import AsJson, print_report, user_paths
+from stackgen.commands.options import LocalRunOptions
 from stackgen.errors import StorageError, UsageError
 from stackgen.model.options import parse_pair
 from stackgen.report.terminal import open_progress

@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stackgen.campaign.options import (
-    AdviceOptions,
-    IndexOptions,
-    IndicatorOptions,
-    MeasureOptions,
-    SourceOptions,
-    TargetOptions,
-    VulnerabilityOptions,
-    WriteOptions,
-)
+from stackgen.campaign.options import IndexOptions, IndicatorOptions, SourceOptions, TargetOptions
 from stackgen.cli.commands import subcommand
 from stackgen.cli.indicators import OtherFormat, write_text
 from stackgen.cli.options import (
@@ -31,6 +22,12 @@ from stackgen.cli.options import (
     KnowledgeBase,
     print_report,
     user_paths,
+)
+from stackgen.commands.options import (
+    AdviceOptions,
+    MeasureOptions,
+    VulnerabilityOptions,
+    WriteOptions,
 )
 from stackgen.errors import DatabaseError, UsageError
 from stackgen.model.choices import AdviceFormat

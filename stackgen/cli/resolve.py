@@ -11,12 +11,9 @@ import typer
 
 from stackgen.campaign.options import (
     IndexOptions,
-    ListingOptions,
     RequirementOptions,
     SourceOptions,
-    StatedTargetOptions,
     VariationOptions,
-    VulnerabilityOptions,
 )
 from stackgen.cli.commands import Without
 from stackgen.cli.options import (
@@ -27,6 +24,7 @@ from stackgen.cli.options import (
     refuse_no_requirement,
     user_paths,
 )
+from stackgen.commands.options import ListingOptions, StatedTargetOptions, VulnerabilityOptions
 from stackgen.errors import UsageError
 from stackgen.model.choices import Completion
 from stackgen.model.options import option

@@ -16,21 +16,14 @@ from packaging.version import Version
 
 from stackgen.campaign.candidates import may_vary, pin, read_lock_file, select
 from stackgen.campaign.installed import read_environment
-from stackgen.campaign.options import (
-    AdviceOptions,
-    IndexOptions,
-    IndicatorOptions,
-    MeasureOptions,
-    SourceOptions,
-    TargetOptions,
-    VulnerabilityOptions,
-)
+from stackgen.campaign.options import IndexOptions, IndicatorOptions, SourceOptions, TargetOptions
 from stackgen.campaign.request import CampaignRequest, StackRequest
 from stackgen.campaign.targets import find_target
 from stackgen.campaign.user_input import index_config
 from stackgen.commands.advise_explain import explain
 from stackgen.commands.advise_security import Security
 from stackgen.commands.lock_changes import completed, index_requirements
+from stackgen.commands.options import AdviceOptions, MeasureOptions, VulnerabilityOptions
 from stackgen.errors import (
     BuildError,
     IndexUnavailableError,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from packaging.utils import canonicalize_name
 
-from stackgen.campaign.options import VulnerabilityOptions
+from stackgen.commands.options import VulnerabilityOptions
 from stackgen.index import PackageIndex
 from stackgen.knowledge.allowed import is_older, listed
 from stackgen.model.evidence import Advice, Answer, Change

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from stackgen.campaign.options import IndexOptions, WriteOptions
+from stackgen.campaign.options import IndexOptions
 from stackgen.campaign.targets import find_target
 from stackgen.campaign.user_input import index_config
 from stackgen.commands.lock_changes import lock_changes, refuse_excluded
+from stackgen.commands.options import WriteOptions
 from stackgen.errors import EvidenceError, StorageError, UsageError
 from stackgen.index import PackageIndex
 from stackgen.locks.editing import diff, tool_command, write_constraints, write_lock, writes

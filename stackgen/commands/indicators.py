@@ -15,7 +15,7 @@ from pathlib import Path
 from stackgen import interrupts
 from stackgen.campaign.host import Host
 from stackgen.campaign.indicators import known_indicators, limits
-from stackgen.campaign.options import DEFAULT_SAMPLES, LocalRunOptions
+from stackgen.commands.options import DEFAULT_SAMPLES, LocalRunOptions
 from stackgen.errors import UsageError
 from stackgen.executors.local import LocalExecutor, passed_variables
 from stackgen.executors.machine import any_gpu, find_gpus, this_host, this_machine

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackgen.campaign.candidates import read_text
-from stackgen.campaign.options import IndexOptions, VulnerabilityOptions
+from stackgen.campaign.options import IndexOptions
 from stackgen.campaign.user_input import index_config
+from stackgen.commands.options import VulnerabilityOptions
 from stackgen.errors import UsageError
 from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.config import location

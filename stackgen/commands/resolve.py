@@ -14,10 +14,8 @@ from packaging.version import Version
 
 from stackgen.campaign.options import (
     IndexOptions,
-    ListingOptions,
     RequirementOptions,
     SourceOptions,
-    StatedTargetOptions,
     VariationOptions,
 )
 from stackgen.campaign.targets import find_target
@@ -28,6 +26,7 @@ from stackgen.campaign.user_input import (
     open_index,
     read_user_input,
 )
+from stackgen.commands.options import ListingOptions, StatedTargetOptions
 from stackgen.errors import ResolutionError, UsageError
 from stackgen.index import PackageIndex, closure
 from stackgen.model.choices import Completion, Listing
