@@ -14,7 +14,7 @@ from stackgen.indicators.declaration import bind, find
 from stackgen.model.identity import CampaignId
 from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan, Limits, Outcome
 from stackgen.model.packages import Lock
-from stackgen.model.stacks import BaseFacts, Environment, Kind, Stack
+from stackgen.model.stacks import BaseFacts, Environment, EnvironmentKind, Stack
 from stackgen.sandbox.process import LOG_BYTES, load_indicators
 from stackgen.storage.paths import shipped_folder
 
@@ -47,7 +47,7 @@ class OwnInterpreter:
         facts = BaseFacts(python="CPython", python_build="", libc="", distribution="")
         stack = Stack(lock=Lock(artifacts=()), facts=facts)
         return Environment(
-            stack=stack, kind=Kind.VIRTUALENV, location=sys.prefix, python=sys.executable
+            stack=stack, kind=EnvironmentKind.VIRTUALENV, location=sys.prefix, python=sys.executable
         )
 
 

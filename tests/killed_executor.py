@@ -25,7 +25,7 @@ from stackgen.images.engine import connect
 from stackgen.model.identity import CampaignId
 from stackgen.model.inspections import Indicator, IndicatorCall, InspectionPlan, Limits
 from stackgen.model.packages import Lock
-from stackgen.model.stacks import BaseFacts, Environment, Kind, Machine, Stack
+from stackgen.model.stacks import BaseFacts, Environment, EnvironmentKind, Machine, Stack
 from stackgen.sandbox.namespaces import ISOLATIONS
 
 CAMPAIGN = CampaignId("d" * 64)
@@ -40,7 +40,7 @@ print(json.dumps({"stackgen": 1, "outcome": "ok", "reason": "", "values_s": [1e-
 """
 
 
-def plan_of(kind: Kind, script: str, *, location: str, python: str) -> InspectionPlan:
+def plan_of(kind: EnvironmentKind, script: str, *, location: str, python: str) -> InspectionPlan:
     indicator = Indicator(
         name="hangs", component="python", summary="", sha256="0" * 64, path=script
     )
@@ -106,11 +106,13 @@ def main(kind: str, script: str, *rest: str) -> None:
     executor: Executor
     if kind == "docker":
         executor = DockerExecutor(connect().api, MACHINE)
-        plan = plan_of(Kind.DOCKER, script, location=rest[0], python=rest[1])
+        plan = plan_of(EnvironmentKind.DOCKER, script, location=rest[0], python=rest[1])
     else:
         isolations = ISOLATIONS if len(rest) == 1 else ()
         executor = VirtualenvExecutor(machine=MACHINE, scratch=Path(rest[0]), isolations=isolations)
-        plan = plan_of(Kind.VIRTUALENV, script, location=sys.prefix, python=sys.executable)
+        plan = plan_of(
+            EnvironmentKind.VIRTUALENV, script, location=sys.prefix, python=sys.executable
+        )
     for seen in executor.inspect([plan, hanging(plan)]):
         sys.stdout.write(f"{seen.outcome.value}\n")
         sys.stdout.flush()

@@ -14,7 +14,7 @@ from stackgen.model.inspections import (
     Role,
 )
 from stackgen.model.packages import Lock
-from stackgen.model.stacks import Base, BaseFacts, Environment, Kind, Stack
+from stackgen.model.stacks import Base, BaseFacts, Environment, EnvironmentKind, Stack
 from tests.spaces import TARGET, artifact
 
 FACTS = BaseFacts(
@@ -22,7 +22,7 @@ FACTS = BaseFacts(
 )
 BASE = Base(
     name="here",
-    kind=Kind.VIRTUALENV,
+    kind=EnvironmentKind.VIRTUALENV,
     reference="python",
     python="python",
     facts=FACTS,
@@ -35,7 +35,9 @@ MACHINE = MachineId("machine")
 def environment(version: str) -> Environment:
     lock = Lock(artifacts=(artifact("numpy", version),))
     stack = Stack(lock=lock, facts=FACTS)
-    return Environment(stack=stack, kind=Kind.VIRTUALENV, location=version, python="python")
+    return Environment(
+        stack=stack, kind=EnvironmentKind.VIRTUALENV, location=version, python="python"
+    )
 
 
 def call(name: str = "numpy/matmul", *, one_shot: bool = False) -> IndicatorCall:

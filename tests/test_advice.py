@@ -27,7 +27,7 @@ from stackgen.model.inspections import (
     Role,
 )
 from stackgen.model.packages import Lock, LockedPackage, LockFile
-from stackgen.model.stacks import PROGRAM, BaseFacts, Environment, Kind, Machine, Stack
+from stackgen.model.stacks import PROGRAM, BaseFacts, Environment, EnvironmentKind, Machine, Stack
 from tests.samples import CAMPAIGN, FACTS, call, inspection
 from tests.spaces import artifact
 
@@ -42,7 +42,7 @@ CALL = call("tensorflow/matmul")
 def stack(**versions: str) -> Environment:
     lock = Lock(artifacts=tuple(artifact(name, v) for name, v in sorted(versions.items())))
     return Environment(
-        stack=Stack(lock=lock, facts=FACTS), kind=Kind.VIRTUALENV, location="", python=""
+        stack=Stack(lock=lock, facts=FACTS), kind=EnvironmentKind.VIRTUALENV, location="", python=""
     )
 
 
@@ -740,7 +740,7 @@ def program_stack(**versions: str) -> Environment:
         )
     )
     return Environment(
-        stack=Stack(lock=lock, facts=FACTS), kind=Kind.VIRTUALENV, location="", python=""
+        stack=Stack(lock=lock, facts=FACTS), kind=EnvironmentKind.VIRTUALENV, location="", python=""
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from stackgen.executors.virtualenv import VirtualenvExecutor
 from stackgen.model.inspections import Outcome
-from stackgen.model.stacks import Kind
+from stackgen.model.stacks import EnvironmentKind
 from stackgen.storage.leases import host_identity
 from tests.killed_executor import HANGS, MACHINE, eventually, kill, plan_of, processes_with, running
 
@@ -32,7 +32,9 @@ def test_what_runs_ends_with_a_stackgen_that_is_killed(
         assert eventually(lambda: not any(goes_on(each) for each in seen))
     assert processes_with(str(script)) == []
 
-    plan = plan_of(Kind.VIRTUALENV, str(script), location=sys.prefix, python=sys.executable)
+    plan = plan_of(
+        EnvironmentKind.VIRTUALENV, str(script), location=sys.prefix, python=sys.executable
+    )
     with closing(VirtualenvExecutor(machine=MACHINE, scratch=scratch)) as executor:
         (after,) = executor.inspect([plan])
     assert after.outcome is Outcome.OK, after.log
@@ -42,7 +44,9 @@ def test_what_runs_ends_with_a_stackgen_that_is_killed(
 def test_another_process_keeps_its_folder_whatever_the_clock_says(tmp_path: Path) -> None:
     script, scratch = tmp_path / "hangs.py", tmp_path / "scratch"
     script.write_text(HANGS)
-    plan = plan_of(Kind.VIRTUALENV, str(script), location=sys.prefix, python=sys.executable)
+    plan = plan_of(
+        EnvironmentKind.VIRTUALENV, str(script), location=sys.prefix, python=sys.executable
+    )
     with running("virtualenv", str(script), str(scratch)) as process:
         (folder,) = scratch.iterdir()
         # What a folder's name says of its maker was taken for a lie once the clock was set.

@@ -12,7 +12,7 @@ from stackgen.campaign.prepare import Candidates
 from stackgen.errors import EngineError, IndexUnavailableError
 from stackgen.model.packages import Artifact, Lock
 from stackgen.model.progress import NullProgress
-from stackgen.model.stacks import Environment, Kind
+from stackgen.model.stacks import Environment, EnvironmentKind
 from tests.containers.wheels import a_base
 
 BASE = a_base()
@@ -57,7 +57,7 @@ class Builds:
     def prepare(self, planned: Candidate) -> Candidate:
         self.before(planned.label)
         made = Environment(
-            stack=planned.stack(BASE.facts), kind=Kind.VIRTUALENV, location="", python=""
+            stack=planned.stack(BASE.facts), kind=EnvironmentKind.VIRTUALENV, location="", python=""
         )
         return replace(planned, environment=made)
 

@@ -12,7 +12,7 @@ from stackgen.indicators.declaration import bind, find
 from stackgen.model.identity import CampaignId, MachineId
 from stackgen.model.inspections import InspectionPlan, Limits, Outcome
 from stackgen.model.packages import Lock
-from stackgen.model.stacks import BaseFacts, Environment, Kind, Stack
+from stackgen.model.stacks import BaseFacts, Environment, EnvironmentKind, Stack
 from stackgen.sandbox.process import (
     Begun,
     indicator_command,
@@ -31,7 +31,9 @@ def plan(loops: int | None = None, **given: str) -> InspectionPlan:
     )
     pis = load_indicators(shipped_folder("pis"))
     return InspectionPlan(
-        environment=Environment(stack=stack, kind=Kind.DOCKER, location="image", python="python"),
+        environment=Environment(
+            stack=stack, kind=EnvironmentKind.DOCKER, location="image", python="python"
+        ),
         call=bind(find(pis, "python/pure"), given),
         campaign_id=CampaignId("c"),
         limits=Limits(threads=3),

@@ -24,7 +24,7 @@ from stackgen.index import load_config
 from stackgen.index.config import uv_variables
 from stackgen.model.packages import LockedPackage, LockFile
 from stackgen.model.reports.locks import Validation, Validity
-from stackgen.model.stacks import Base, Kind
+from stackgen.model.stacks import Base, EnvironmentKind
 from stackgen.provenance import validators as edge
 from stackgen.provenance.validators import Uv, ValidationRequest, ValidationResult
 from tests.containers.wheels import make_wheel
@@ -216,7 +216,7 @@ def test_uv_validates_for_a_base_without_a_local_interpreter(bench: Bench, tmp_p
     tags = ("cp39-cp39-manylinux_2_31_x86_64", "py3-none-any")
     target = replace(ours.target, python="3.9.2", tags=tags)
     config = load_config(environ={"PIP_INDEX_URL": bench.index.simple})
-    there = replace(ours, name="there", kind=Kind.DOCKER, target=target)
+    there = replace(ours, name="there", kind=EnvironmentKind.DOCKER, target=target)
     stack = PinnedStack(
         pins=(("alpha", "1.0"), ("beta", "1.0")), requirements=(), requirements_unknown=""
     )

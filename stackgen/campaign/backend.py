@@ -88,7 +88,7 @@ def base_name(bases: BaseBuilder, given: str) -> str:
     return name
 
 
-Admits = Callable[[str], bool]
+AdmitsPython = Callable[[str], bool]
 """Returns whether the requested stacks are for a version of Python."""
 
 
@@ -133,7 +133,7 @@ def open_backend(
     progress: Progress,
     *,
     make: bool = True,
-    admits: Admits = any_python,
+    admits: AdmitsPython = any_python,
     replica: int = 0,
 ) -> Iterator[Backend]:
     """Open the requested backend; ``auto`` takes images wherever they can be had.
@@ -175,7 +175,9 @@ def open_backend(
         yield found
 
 
-def _fitting_base(engine: Engine, paths: Paths, admits: Admits, progress: Progress) -> str | None:
+def _fitting_base(
+    engine: Engine, paths: Paths, admits: AdmitsPython, progress: Progress
+) -> str | None:
     """Return the base to take where none is named: "", the default one, or one that is admitted.
 
     None where no base is admitted and an interpreter of this machine is.
@@ -274,7 +276,7 @@ def _is_interpreter(base: str) -> bool:
     return bool(re.fullmatch(r"(python)?3\.\d+", base)) or Path(base).is_file()
 
 
-def _interpreter(base: str, admits: Admits, progress: Progress) -> str:
+def _interpreter(base: str, admits: AdmitsPython, progress: Progress) -> str:
     """Return the path of the requested interpreter.
 
     By default it is the one that runs us or, where that is not admitted, the newest that is.
@@ -309,7 +311,7 @@ def _apart(one: str, other: str) -> int:
     return abs(int(one.split(".")[1]) - int(other.split(".")[1]))
 
 
-def fitting_interpreters(admits: Admits) -> Iterator[tuple[str, str]]:
+def fitting_interpreters(admits: AdmitsPython) -> Iterator[tuple[str, str]]:
     """Yield the interpreters of this machine that are admitted, newest first: path and version."""
     for path in find_interpreters():
         try:

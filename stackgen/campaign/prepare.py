@@ -32,7 +32,7 @@ from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
 from stackgen.model.packages import Artifact, Lock
 from stackgen.model.progress import Progress
 from stackgen.model.reports.campaigns import Estimate, FailedStack
-from stackgen.model.stacks import Base, BaseFacts, Environment, Kind, Stack
+from stackgen.model.stacks import Base, BaseFacts, Environment, EnvironmentKind, Stack
 from stackgen.sandbox.process import log_tail
 from stackgen.storage.files import free_bytes
 from stackgen.storage.paths import Paths
@@ -64,7 +64,7 @@ def disk_space_for(
     def installed(artifacts: Sequence[Artifact]) -> int:
         return sum(_installed(each, wheels, downloads) for each in artifacts)
 
-    if base.kind is Kind.VIRTUALENV:
+    if base.kind is EnvironmentKind.VIRTUALENV:
         virtualenvs = VirtualenvStore(paths.cache / "virtualenvs")
         made = [x for x in locks if virtualenvs.has(Stack(lock=x, facts=base.facts))]
         links = sum(len(lock.artifacts) for lock in locks if lock not in made) * _LINKS

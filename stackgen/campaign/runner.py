@@ -27,7 +27,7 @@ from stackgen.model.evidence import CampaignIdentity
 from stackgen.model.identity import InspectionId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan, Outcome, Role
 from stackgen.model.progress import Progress
-from stackgen.model.stacks import Environment, Kind
+from stackgen.model.stacks import Environment, EnvironmentKind
 
 Clock = Callable[[], float]
 PlanBlock = Callable[[int], Sequence[InspectionPlan]]
@@ -249,7 +249,7 @@ def ending_line(inspection: Inspection) -> str:
 
 
 def _lost(environment: Environment, inspection: Inspection) -> EngineError:
-    docker = environment.kind is Kind.DOCKER
+    docker = environment.kind is EnvironmentKind.DOCKER
     return EngineError(
         "the container engine went away" if docker else "an environment went away",
         why=last_line(inspection.log),

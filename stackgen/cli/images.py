@@ -19,13 +19,15 @@ from stackgen.report.terminal import open_progress
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _TAG = re.compile(rf"(?:{_PART}:\d+/)?{_PART}(?:/{_PART})*(?::\w[\w.-]{{0,127}})?", re.ASCII)
 
-Base = Annotated[str, typer.Option(metavar="NAME", help="Base, image, or Python such as 3.11.")]
+BaseOption = Annotated[
+    str, typer.Option(metavar="NAME", help="Base, image, or Python such as 3.11.")
+]
 Rebuild = Annotated[bool, typer.Option("--rebuild", help="Build again what failed to build.")]
 
 
 def images_build(
     lock: LockArgument,
-    base: Base = "",
+    base: BaseOption = "",
     sources: SourceOptions = SourceOptions(),
     rebuild: Rebuild = False,
     tag: Annotated[str, typer.Option(metavar="NAME[:TAG]", help="Name of the image.")] = "",
@@ -100,7 +102,7 @@ def images_export(
         Path | None,
         typer.Option(metavar="DIR", help="Write a Dockerfile and hashed requirements, of a lock."),
     ] = None,
-    base: Base = "",
+    base: BaseOption = "",
     sources: SourceOptions = SourceOptions(),
     json: AsJson = False,
     index: IndexOptions = IndexOptions(),

@@ -26,7 +26,7 @@ from stackgen.knowledge.database import open_database
 from stackgen.model.choices import Prereleases, Strategy
 from stackgen.model.progress import Progress
 from stackgen.model.reports.campaigns import ExplorePlan, ExploreReport
-from stackgen.model.stacks import Kind
+from stackgen.model.stacks import EnvironmentKind
 from stackgen.resolve.candidates import Policy
 from stackgen.storage.paths import Paths
 
@@ -134,7 +134,7 @@ def _note_gpus(campaign: Campaign) -> None:
     if (
         campaign.request.processors.gpus
         and not name
-        and campaign.backend.base.kind is not Kind.DOCKER
+        and campaign.backend.base.kind is not EnvironmentKind.DOCKER
     ):
         campaign.progress.note("No GPU was found here: stacks run as they would without --gpus.")
 
@@ -148,7 +148,10 @@ def _note_cpus(campaign: Campaign) -> None:
             f"The --build-cpus {cpu_list(both)} share cores with those that are measured on: what "
             "runs on one half of a core slows the other."
         )
-    if campaign.request.processors.build_cpus and campaign.backend.base.kind is Kind.DOCKER:
+    if (
+        campaign.request.processors.build_cpus
+        and campaign.backend.base.kind is EnvironmentKind.DOCKER
+    ):
         campaign.progress.note(
             "The container engine loads images on any CPU: --build-cpus binds stackgen alone."
         )

@@ -27,7 +27,7 @@ from stackgen.model.inspections import Indicator, IndicatorCall, Inspection, Ins
 from stackgen.model.packages import Lock
 from stackgen.model.progress import Progress
 from stackgen.model.reports.local import LocalReport, LocalResult
-from stackgen.model.stacks import Environment, Kind, Stack
+from stackgen.model.stacks import Environment, EnvironmentKind, Stack
 from stackgen.storage.files import file_sha256
 from stackgen.storage.paths import Paths
 
@@ -171,7 +171,9 @@ def _interpreter(requested: str, environ: Mapping[str, str]) -> str:
 def _environment(python: str, found: Probe) -> Environment:
     """Return the interpreter as an environment; which packages it has is not described."""
     stack = Stack(lock=Lock(artifacts=()), facts=facts_from_probe(found))
-    return Environment(stack=stack, kind=Kind.VIRTUALENV, location=found.prefix, python=python)
+    return Environment(
+        stack=stack, kind=EnvironmentKind.VIRTUALENV, location=found.prefix, python=python
+    )
 
 
 @dataclass(slots=True, kw_only=True)

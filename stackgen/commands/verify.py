@@ -11,7 +11,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, canonicalize_version
 
-from stackgen.campaign.backend import Admits, open_backend
+from stackgen.campaign.backend import AdmitsPython, open_backend
 from stackgen.campaign.candidates import read_lock_file
 from stackgen.campaign.options import IndexOptions
 from stackgen.campaign.targets import refuse_python
@@ -25,7 +25,7 @@ from stackgen.model.choices import ExecutorChoice
 from stackgen.model.packages import LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress
 from stackgen.model.reports.locks import Validation, Validity, Verification
-from stackgen.model.stacks import Base, Kind
+from stackgen.model.stacks import Base, EnvironmentKind
 from stackgen.provenance.validators import (
     PipTools,
     Uv,
@@ -234,7 +234,7 @@ def _uv(base: Base, config: IndexConfig, own: Mapping[str, str], cache: Path) ->
         cache=cache,
         no_index=not config.indexes,
     )
-    if base.kind is Kind.VIRTUALENV:
+    if base.kind is EnvironmentKind.VIRTUALENV:
         return interpreter
     platform = uv_platform(base.target)
     if not platform:
@@ -245,7 +245,7 @@ def _uv(base: Base, config: IndexConfig, own: Mapping[str, str], cache: Path) ->
 def _pip_tools(base: Base, environ: Mapping[str, str], cache: Path) -> Validator:
     pip_tools = PipTools(environ=environ, cache=cache)
     ours = probe(sys.executable)
-    if base.kind is Kind.VIRTUALENV and base.python == ours.python:
+    if base.kind is EnvironmentKind.VIRTUALENV and base.python == ours.python:
         return pip_tools
     why = f"it resolves only for the Python that runs it, which is {ours.target.python}"
     return Unavailable(pip_tools.name, why)
@@ -287,10 +287,10 @@ def pip_variables(config: IndexConfig) -> dict[str, str]:
 
 def _place(base: Base) -> str:
     python = f"Python {base.target.python}"
-    return python if base.kind is Kind.VIRTUALENV else f"{base.name} ({python})"
+    return python if base.kind is EnvironmentKind.VIRTUALENV else f"{base.name} ({python})"
 
 
-def _base(name: str, paths: Paths, progress: Progress, *, admits: Admits) -> Base:
+def _base(name: str, paths: Paths, progress: Progress, *, admits: AdmitsPython) -> Base:
     """Return what was named; never another base in its place, which would be another question.
 
     Without a name it is our own interpreter or, where the lock is for another, one that fits.

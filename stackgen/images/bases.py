@@ -30,7 +30,7 @@ from stackgen.images.targets import (
     target_from_probe,
 )
 from stackgen.model.identity import content_id
-from stackgen.model.stacks import Base, Kind
+from stackgen.model.stacks import Base, EnvironmentKind
 from stackgen.sandbox.process import failure_message
 from stackgen.storage.files import atomic_write_text, exclusive
 
@@ -243,7 +243,7 @@ class BaseBuilder:
             )
         base = Base(
             name=name,
-            kind=Kind.DOCKER,
+            kind=EnvironmentKind.DOCKER,
             reference=image.id,
             python=found.base_executable,
             facts=facts_from_probe(found),

@@ -34,7 +34,7 @@ from stackgen.images.layers import (
 from stackgen.images.unpack import refuse_overwriting
 from stackgen.model.identity import StackId
 from stackgen.model.packages import Artifact
-from stackgen.model.stacks import Base, Environment, Kind, Stack
+from stackgen.model.stacks import Base, Environment, EnvironmentKind, Stack
 from stackgen.sandbox.process import failure_message
 from stackgen.storage.files import atomic_write_text, exclusive
 
@@ -433,4 +433,6 @@ def _sized(artifact: Artifact, wheels: Mapping[str, Path]) -> Artifact:
 
 
 def _environment(stack: Stack, image: EngineImage) -> Environment:
-    return Environment(stack=stack, kind=Kind.DOCKER, location=image.id, python=layers.STACK_PYTHON)
+    return Environment(
+        stack=stack, kind=EnvironmentKind.DOCKER, location=image.id, python=layers.STACK_PYTHON
+    )

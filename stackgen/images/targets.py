@@ -15,7 +15,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags, generic_tags, mac
 from stackgen.errors import BuildError, UsageError
 from stackgen.images.probe import probe as own_probe
 from stackgen.model.packages import Target
-from stackgen.model.stacks import Base, BaseFacts, Kind
+from stackgen.model.stacks import Base, BaseFacts, EnvironmentKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,7 +394,7 @@ def probe(python: str) -> Base:
     path = str(Path(found.base_executable).resolve())
     return Base(
         name=f"{found.implementation.lower()}-{found.version}",
-        kind=Kind.VIRTUALENV,
+        kind=EnvironmentKind.VIRTUALENV,
         reference=path,
         python=path,
         facts=facts_from_probe(found),

@@ -21,7 +21,7 @@ from stackgen.images import compiled
 from stackgen.images.unpack import refuse_overwriting, unpacked_size
 from stackgen.model.packages import Artifact
 from stackgen.model.reports.images import ItemKind, StoreItem
-from stackgen.model.stacks import Base, Environment, Kind, Stack
+from stackgen.model.stacks import Base, Environment, EnvironmentKind, Stack
 from stackgen.sandbox.process import failure_message
 from stackgen.storage.files import DISK_FULL, free_bytes, remove_path, storage_error
 from stackgen.storage.leases import Leases, Locks
@@ -77,7 +77,7 @@ class VirtualenvBuilder:
         with contextlib.suppress(OSError):  # a read-only store
             os.utime(folder / MARKER)
         return Environment(
-            stack=stack, kind=Kind.VIRTUALENV, location=str(folder), python=str(python)
+            stack=stack, kind=EnvironmentKind.VIRTUALENV, location=str(folder), python=str(python)
         )
 
     def _build(

@@ -17,10 +17,11 @@ from itertools import combinations
 import numpy as np
 
 from stackgen.errors import EvidenceError
+from stackgen.measure.disturbances import BlockKey
 from stackgen.measure.effects import MARGIN
 from stackgen.measure.posterior import Array, Measured, Model, Prediction, Versions
 from stackgen.model.choices import Strategy
-from stackgen.model.identity import CampaignId, IndicatorId, StackId
+from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
 from stackgen.model.reports.campaigns import PredictedSpeed
 
@@ -231,7 +232,6 @@ def _information(prediction: Prediction, alive: Sequence[int], leader: int) -> A
 # What the inspections of a search say: log times for the model, predicted_speeds for the report
 
 _PROBABILITY = 0.95
-Block = tuple[CampaignId, int]
 
 
 def searched(
@@ -240,7 +240,7 @@ def searched(
     places: Mapping[StackId, int],
     calls: Sequence[IndicatorCall],
     weights: Mapping[IndicatorId, float],
-    excluded: Collection[Block] = (),
+    excluded: Collection[BlockKey] = (),
     roles: Collection[Role] = (Role.SEARCH,),
 ) -> list[Measured]:
     """Return what a search has measured, in order of blocks.
@@ -251,7 +251,7 @@ def searched(
     Args:
         roles: of the inspections that count; by default those of searches alone.
     """
-    found: dict[tuple[Block, int], dict[IndicatorId, list[float]]] = {}
+    found: dict[tuple[BlockKey, int], dict[IndicatorId, list[float]]] = {}
     for each in inspections:
         block = each.campaign_id, each.block
         counts = each.role in roles and each.stack_id in places and block not in excluded

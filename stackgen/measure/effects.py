@@ -103,7 +103,7 @@ def _weights(nodes: Any) -> Any:
     return weights * (nodes[1] - nodes[0]) / 3
 
 
-Block = TypeVar("Block", int, tuple[CampaignId, int], tuple[str, CampaignId, int])
+BlockT = TypeVar("BlockT", int, tuple[CampaignId, int], tuple[str, CampaignId, int])
 
 ALPHA = 0.05
 """The share of false alarms that one comparison may raise over all its interim analyses."""
@@ -127,7 +127,9 @@ class Centre:
     freedom: int
 
 
-def block_contrasts(*, a_s: Mapping[Block, float], b_s: Mapping[Block, float]) -> tuple[float, ...]:
+def block_contrasts(
+    *, a_s: Mapping[BlockT, float], b_s: Mapping[BlockT, float]
+) -> tuple[float, ...]:
     """Return how much faster A was than B, block by block.
 
     Args:

@@ -19,7 +19,14 @@ from itertools import combinations
 
 from stackgen.measure.disturbances import exclude_disturbed, number
 from stackgen.measure.effects import ALPHA, MARGIN, effect, log_ratio, verdict
-from stackgen.measure.ranking import Series, Times, all_times, block_ratios, is_open, weighted_mean
+from stackgen.measure.ranking import (
+    SeriesKey,
+    Times,
+    all_times,
+    block_ratios,
+    is_open,
+    weighted_mean,
+)
 from stackgen.measure.results import peak_memory
 from stackgen.model.evidence import Effect, Ranked, Verdict
 from stackgen.model.goals import SPEED_ALONE, Goal, Goals, Limit, Quantity
@@ -286,7 +293,7 @@ def pair_contrasts(
     return tuple(found)
 
 
-def _of(series: Mapping[Series, Times], call: IndicatorCall) -> Mapping[StackId, Times]:
+def _of(series: Mapping[SeriesKey, Times], call: IndicatorCall) -> Mapping[StackId, Times]:
     return {
         stack: times
         for (indicator, stack, twin), times in series.items()
@@ -295,7 +302,7 @@ def _of(series: Mapping[Series, Times], call: IndicatorCall) -> Mapping[StackId,
 
 
 def _first(
-    series: Mapping[Series, Times], calls: Sequence[IndicatorCall]
+    series: Mapping[SeriesKey, Times], calls: Sequence[IndicatorCall]
 ) -> Sequence[tuple[Mapping[StackId, Times], float]]:
     """Return the numbers of the first call that has any: one process for each stack and block."""
     found = (_of(series, call) for call in calls)

@@ -415,7 +415,7 @@ class _FailuresFit:
         return [_information(np.array(list(weights.values())), outcomes)] * len(counts)
 
     def misfit(self, place: int) -> float:  # noqa: ARG002
-        """Return 1: a probability fits any outcomes; `Kind.MANY` stands for what does not fit."""
+        """Return 1: a probability fits any outcomes; `CauseKind.MANY` is for what does not fit."""
         return 1.0
 
     def effects(self, place: int) -> tuple[tuple[float, float], ...]:  # noqa: ARG002

@@ -27,7 +27,7 @@ from stackgen.model.reports.campaigns import ExploreReport
 CONTROL_ALPHA = 0.01
 Times = Mapping[BlockKey, float]
 """A number per block: seconds, or the log of a ratio of seconds."""
-Series = tuple[IndicatorId, StackId, bool]
+SeriesKey = tuple[IndicatorId, StackId, bool]
 """An indicator, a stack, and whether its second run in each block (the twin) is meant."""
 
 
@@ -60,14 +60,14 @@ def all_times(
     inspections: Iterable[Inspection],
     excluded: Collection[BlockKey],
     value: Callable[[Observation], float | None] = lambda seen: seen.best_s,
-) -> Mapping[Series, Times]:
+) -> Mapping[SeriesKey, Times]:
     """Return a number per block of each stack on each indicator, twins apart, as ``block_times``.
 
     Args:
         inspections: of any stacks, indicators and campaigns; only those in blocks count.
         value: the number of an observation, by default its fastest sample; None leaves it out.
     """
-    found: dict[Series, dict[BlockKey, list[float]]] = {}
+    found: dict[SeriesKey, dict[BlockKey, list[float]]] = {}
     for each in inspections:
         block = (each.campaign_id, each.block)
         fresh = each.block > 0 and each.role is not Role.SEARCH and block not in excluded
@@ -187,7 +187,7 @@ class _Comparer:
     alpha: false alarms allowed of one comparison.
     """
 
-    series: Mapping[Series, Times]
+    series: Mapping[SeriesKey, Times]
     calls: Sequence[IndicatorCall]
     weights: Mapping[IndicatorId, float]
     margin: float

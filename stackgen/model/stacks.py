@@ -7,7 +7,7 @@ from stackgen.model.identity import MachineId, StackId, content_id
 from stackgen.model.packages import Lock, Target
 
 
-class Kind(str, Enum):
+class EnvironmentKind(str, Enum):
     """How an environment is made and run."""
 
     VIRTUALENV = "virtualenv"
@@ -47,7 +47,7 @@ class Base:
     """
 
     name: str
-    kind: Kind
+    kind: EnvironmentKind
     reference: str
     python: str
     facts: BaseFacts
@@ -85,7 +85,7 @@ class Environment:
     """
 
     stack: Stack
-    kind: Kind
+    kind: EnvironmentKind
     location: str
     python: str
 

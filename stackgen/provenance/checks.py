@@ -78,7 +78,7 @@ def check_sources(stated: StatedSources, pages: Pages, policy: IndexPolicy) -> C
             why = package.elsewhere or "the lock pins no version"
             result.unchecked.append(f"{package.name}: {why}")
             continue
-        _Release.of(package, pages, policy, result).check(wants_hashes=wants_hashes)
+        _PinnedRelease.of(package, pages, policy, result).check(wants_hashes=wants_hashes)
     return result
 
 
@@ -178,7 +178,7 @@ def _counted(names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Release:
+class _PinnedRelease:
     """A pinned release and the pages that may have it.
 
     pages: of the indexes that have the project, in their order.
@@ -194,7 +194,7 @@ class _Release:
     @classmethod
     def of(
         cls, package: StatedPackage, pages: Pages, policy: IndexPolicy, result: Checked
-    ) -> "_Release":
+    ) -> "_PinnedRelease":
         found = {place: each[package.name] for place, each in pages.items() if package.name in each}
         named = normal_address(package.index) if package.index else ""
         own = next((place for place in pages if normal_address(place.url) == named), None)

@@ -25,7 +25,7 @@ from stackgen.report.tables import columns, duration
 _MOST_SHOWN, _IN_TABLE = 4, 2
 _TWICE = 2.0  # from this ratio on, it is stated in place of percents
 
-Table = list[tuple[str, ...]]
+TableRows = list[tuple[str, ...]]
 
 
 def advice_text(report: AdviceReport) -> str:
@@ -216,14 +216,16 @@ def _speed(advice: Advice) -> str:
     return f"{words.get(advice.answer, advice.answer.value)}{only}."
 
 
-def _changes(changes: Sequence[Change], report: AdviceReport) -> Table:
-    rows: Table = [("package", "current", "new" if report.new else "recommended")]
+def _changes(changes: Sequence[Change], report: AdviceReport) -> TableRows:
+    rows: TableRows = [("package", "current", "new" if report.new else "recommended")]
     return rows + [(c.name, c.current or "-", c.recommended or "-") for c in changes]
 
 
-def _measured(advice: Advice) -> Table:
+def _measured(advice: Advice) -> TableRows:
     """Return a row per indicator, and one of all together."""
-    rows: Table = [("indicator", "speed", "interval", "verdict", "blocks", "machines", "measured")]
+    rows: TableRows = [
+        ("indicator", "speed", "interval", "verdict", "blocks", "machines", "measured")
+    ]
     names = _short_names(advice.provenance)
     for name, effect, found in zip(names, advice.effects, advice.provenance, strict=True):
         rows.append((name, *_effect_cells(effect, found)))
@@ -276,7 +278,7 @@ def _particulars(advice: Advice) -> Iterator[str]:
             yield f"  {name}: by way of {step}"
 
 
-def _stacks(report: AdviceReport) -> Table:
+def _stacks(report: AdviceReport) -> TableRows:
     """Return a row for the lock's own stack, what the answer is about, and the runner-up."""
     heads = ("", "stack", "speed", "import", "ratio", "peak memory", "ratio", "installed")
     rows = [_stack_cells(report, place, each) for place, each in enumerate(report.stacks)]
@@ -402,7 +404,7 @@ def _versions(compared: Sequence[Change], *, most: int = _MOST_SHOWN) -> str:
     return f"{', '.join(shown[:most])}{more}"
 
 
-def _markdown_table(rows: Table) -> Iterator[str]:
+def _markdown_table(rows: TableRows) -> Iterator[str]:
     for place, row in enumerate(rows):
         yield f"| {' | '.join(cell.replace('|', '/') for cell in row)} |"
         if place == 0:

@@ -88,7 +88,7 @@ def _calibration(search: SearchReport) -> list[str]:
 
 # Stacks that compute something else than the baseline, in plain English
 
-Named = tuple[Ranked, Deviation]
+NamedDeviation = tuple[Ranked, Deviation]
 
 
 def results_text(ranking: Sequence[Ranked], names: Mapping[IndicatorId, str]) -> list[str]:
@@ -153,7 +153,7 @@ def _deviation(found: Deviation) -> str:
     return f"{found.difference:.2g} apart, {found.tolerance:.2g} is allowed"
 
 
-def _agree(ranking: Sequence[Ranked], others: Sequence[Named]) -> bool:
+def _agree(ranking: Sequence[Ranked], others: Sequence[NamedDeviation]) -> bool:
     """Return whether all stacks but the baseline differ from it, and not from each other."""
     numbers = sorted(
         (each.checksum, each.tolerance)

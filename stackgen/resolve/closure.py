@@ -252,7 +252,7 @@ class Filled:
     barred: frozenset[str]
 
 
-Masks = defaultdict[int, int]
+_MasksByVersion = defaultdict[int, int]
 _Key = tuple[str, str, str]
 
 
@@ -314,8 +314,8 @@ class Closure:
         self._anchor: Anchor | None = None
         self._anchor_fallbacks = 0
         self._requested = {root.package for root in self._roots}
-        self._offered: dict[str, Masks] = defaultdict(lambda: defaultdict(int))
-        self._live: dict[str, Masks] = defaultdict(lambda: defaultdict(int))
+        self._offered: dict[str, _MasksByVersion] = defaultdict(lambda: defaultdict(int))
+        self._live: dict[str, _MasksByVersion] = defaultdict(lambda: defaultdict(int))
         self._unjudged: dict[tuple[str, int], int] = {}
         self._required: dict[Dependency, int] = {}
         if self._roots:

@@ -234,7 +234,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _DISK_FULL = DISK_FULL | {errno.EFBIG}
 
 # Called with an artifact and the number of its bytes so far; from several threads.
-Progress = Callable[[Artifact, int], None]
+DownloadProgress = Callable[[Artifact, int], None]
 
 
 class Downloader(Protocol):
@@ -290,7 +290,7 @@ class WheelStore:
         artifacts: Iterable[Artifact],
         *,
         downloader: Downloader,
-        progress: Progress | None = None,
+        progress: DownloadProgress | None = None,
     ) -> dict[str, Path]:
         """Download missing artifacts, several at a time, and resume interrupted downloads.
 

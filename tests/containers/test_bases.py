@@ -25,7 +25,7 @@ from stackgen.images.bases import BaseBuilder
 from stackgen.images.engine import Engine, connect
 from stackgen.model.choices import ExecutorChoice
 from stackgen.model.progress import NullProgress
-from stackgen.model.stacks import Base, Kind, Readiness
+from stackgen.model.stacks import Base, EnvironmentKind, Readiness
 from stackgen.storage.paths import Paths
 from tests.containers.registry import open_registry
 
@@ -258,7 +258,7 @@ def exported(engine: Engine, base: Base, archive: Path) -> Iterator[None]:
 
 @pytest.mark.docker
 def test_a_base_is_what_its_own_interpreter_says(base: Base) -> None:
-    assert base.kind is Kind.DOCKER
+    assert base.kind is EnvironmentKind.DOCKER
     assert base.reference.startswith("sha256:")
     assert base.facts.python.startswith("CPython 3.11.")
     assert base.facts.libc == "glibc 2.36"

@@ -26,7 +26,7 @@ from stackgen.model.inspections import (
     Limits,
     Outcome,
 )
-from stackgen.model.stacks import Base, Environment, Kind, Machine
+from stackgen.model.stacks import Base, Environment, EnvironmentKind, Machine
 from stackgen.sandbox.supervised import CommandReply, Request, Supervised
 from stackgen.storage.leases import process_identity
 from stackgen.storage.paths import shipped_folder
@@ -59,7 +59,7 @@ def plan_of(
     )
     environment = Environment(
         stack=stack_of(base=base, A_SETTING="on"),
-        kind=Kind.DOCKER,
+        kind=EnvironmentKind.DOCKER,
         location=image or base.reference,
         python=base.python,
     )
@@ -107,7 +107,7 @@ class TestDockerExecutor(ExecutorContract):
     def environment(self, base: Base) -> Environment:
         return Environment(
             stack=stack_of(base=base),
-            kind=Kind.DOCKER,
+            kind=EnvironmentKind.DOCKER,
             location=base.reference,
             python=base.python,
         )
@@ -216,7 +216,10 @@ def test_an_image_without_the_interpreter_is_the_stacks_fault(
 ) -> None:
     plan = plan_of(base, written(tmp_path, "tell()"))
     broken = Environment(
-        stack=plan.environment.stack, kind=Kind.DOCKER, location=base.reference, python="/no/python"
+        stack=plan.environment.stack,
+        kind=EnvironmentKind.DOCKER,
+        location=base.reference,
+        python="/no/python",
     )
     seen = inspect(engine, InspectionPlan(
         environment=broken, call=plan.call, campaign_id=CAMPAIGN, limits=plan.limits

@@ -8,7 +8,7 @@ import pytest
 from stackgen.executors.docker import CAMPAIGN_LABEL, DockerExecutor
 from stackgen.images.engine import Engine
 from stackgen.model.inspections import Outcome
-from stackgen.model.stacks import Base, Kind
+from stackgen.model.stacks import Base, EnvironmentKind
 from tests.killed_executor import CAMPAIGN, HANGS, MACHINE, eventually, kill, plan_of, running
 
 pytestmark = pytest.mark.docker
@@ -32,7 +32,7 @@ def test_a_container_ends_with_a_stackgen_that_is_killed(
         assert eventually(lambda: containers(engine, alive=True) == [])
     assert containers(engine) == [busy]
 
-    plan = plan_of(Kind.DOCKER, str(script), location=base.reference, python=base.python)
+    plan = plan_of(EnvironmentKind.DOCKER, str(script), location=base.reference, python=base.python)
     with closing(DockerExecutor(engine.api, MACHINE)) as executor:
         (after,) = executor.inspect([plan])
         assert after.outcome is Outcome.OK, after.log

@@ -21,7 +21,7 @@ from stackgen.images.exports import write_layout
 from stackgen.images.image_store import engine_images
 from stackgen.images.layer_store import LayerStore
 from stackgen.model.inspections import Outcome
-from stackgen.model.stacks import Base, Kind, Machine
+from stackgen.model.stacks import Base, EnvironmentKind, Machine
 from tests.containers.test_images import Line, build, run
 from tests.containers.wheels import make_wheel
 from tests.killed_executor import HANGS, hanging, plan_of
@@ -125,7 +125,10 @@ def test_podman_runs_inspections_and_keeps_no_container(
     script.write_text(f"import os\nif 'HANG' in os.environ: os.abort()\n{HANGS}")
     script.chmod(0o644)
     plan = plan_of(
-        Kind.DOCKER, str(script), location=podman_base.reference, python=podman_base.python
+        EnvironmentKind.DOCKER,
+        str(script),
+        location=podman_base.reference,
+        python=podman_base.python,
     )
     with contextlib.closing(DockerExecutor(podman.api, Machine(identity=()))) as executor:
         fine, again, aborted = executor.inspect([plan, plan, hanging(plan)])

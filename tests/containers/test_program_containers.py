@@ -10,7 +10,7 @@ import pytest
 from stackgen.executors import Executor, ExecutorUnavailableError
 from stackgen.executors.docker import DockerExecutor
 from stackgen.images.engine import Engine
-from stackgen.model.stacks import Base, Environment, Kind, Machine
+from stackgen.model.stacks import Base, Environment, EnvironmentKind, Machine
 from tests.containers.wheels import stack_of
 from tests.program_contract import Measure, ProgramContract
 
@@ -27,7 +27,7 @@ class TestProgramsInContainers(ProgramContract):
     def environment(self, base: Base) -> Environment:
         return Environment(
             stack=stack_of(base=base),
-            kind=Kind.DOCKER,
+            kind=EnvironmentKind.DOCKER,
             location=base.reference,
             python=base.python,
         )

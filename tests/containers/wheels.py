@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 from stackgen.model.packages import Artifact, Lock, Target
-from stackgen.model.stacks import Base, BaseFacts, Kind, Stack
+from stackgen.model.stacks import Base, BaseFacts, EnvironmentKind, Stack
 
 # No two runs make the same wheels: an engine may still hold the images of a run that was killed.
 HEAD = f"Metadata-Version: 2.1\nSummary: made by run {uuid.uuid4().hex}\n"
@@ -60,7 +60,7 @@ def a_base(*, python: str = "/usr/bin/python3", version: str = "3.11.2") -> Base
     minor = "".join(version.split(".")[:2])
     return Base(
         name="nowhere",
-        kind=Kind.DOCKER,
+        kind=EnvironmentKind.DOCKER,
         reference="sha256:0",
         python=python,
         facts=BaseFacts(
