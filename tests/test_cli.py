@@ -145,8 +145,8 @@ def test_doctor_says_what_to_do_about_what_fails(laboratory: Laboratory) -> None
     done = laboratory.run("doctor", "--json")
     checks = {each["name"]: each for each in json.loads(done.stdout)}
     assert done.returncode == 1
-    assert {"Package index", "Cache"} <= {name for name in checks if not checks[name]["fine"]}
-    assert all(each["fix"] for each in checks.values() if not each["fine"])
+    assert {"Package index", "Cache"} <= {name for name in checks if not checks[name]["passed"]}
+    assert all(each["fix"] for each in checks.values() if not each["passed"])
     assert "cannot write" in checks["Cache"]["found"]
     assert "STACKGEN_CACHE" in checks["Cache"]["fix"]
 

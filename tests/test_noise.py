@@ -154,16 +154,16 @@ def test_the_seed_alone_decides_what_is_drawn() -> None:
 def test_too_few_blocks_show_nothing() -> None:
     row = row_of(normal(0.05, INTERIM_ANALYSES[0] - 1))
     assert row.detectable == ()
-    assert row.nothing == "too few blocks: 5, and 6 are needed"
+    assert row.unusable == "too few blocks: 5, and 6 are needed"
     assert row.p_value is None
-    assert row_of([]).nothing == "too few blocks: 0, and 6 are needed"
+    assert row_of([]).unusable == "too few blocks: 0, and 6 are needed"
     assert row_of([]).run_s is None
 
 
 def test_where_all_runs_take_the_same_time_no_number_is_invented() -> None:
     row = row_of([0.0] * 10)
     assert row.detectable == ()
-    assert "their clock is too coarse" in row.nothing
+    assert "their clock is too coarse" in row.unusable
 
 
 def test_equal_runs_that_differ_are_reported() -> None:
@@ -171,7 +171,7 @@ def test_equal_runs_that_differ_are_reported() -> None:
     row = row_of(shifted)
     assert row.differs
     assert row.detectable == ()
-    assert "rely on no comparison" in row.nothing
+    assert "rely on no comparison" in row.unusable
     assert not row_of([c - 0.05 for c in shifted]).differs
 
 
@@ -276,7 +276,7 @@ def texts() -> dict[str, str]:
     reports = {
         "usual": report(normal_row(), wild),
         "too-few": report(row_of(normal(0.03, 4))),
-        "failed": report(replace(row_of([]), nothing=nothing, failed=True)),
+        "failed": report(replace(row_of([]), unusable=nothing, failed=True)),
         "disturbed": report(
             row_of([c + 0.1 for c in normal(0.02, 10)]),
             disturbed=Disturbance(waited=0.12, stolen=0.034, throttled=0.5),

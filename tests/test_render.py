@@ -363,10 +363,14 @@ UNKNOWN = advised(
     ),
 )
 CHECKS = (
-    Check(name="Python", fine=True, found="3.11.2", essential=True),
-    Check(name="Container engine", fine=False, found="none answers", fix="start it"),
+    Check(name="Python", passed=True, found="3.11.2", essential=True),
+    Check(name="Container engine", passed=False, found="none answers", fix="start it"),
     Check(
-        name="Package index", fine=False, found="not reached", fix="see --index-url", essential=True
+        name="Package index",
+        passed=False,
+        found="not reached",
+        fix="see --index-url",
+        essential=True,
     ),
 )
 

@@ -35,7 +35,7 @@ TOO_MUCH = replace(OTHER_PYTHON, reasons=("it came to no verdict within 120 s",)
 
 BOTH_HOLD = Verification(
     path="Pipfile.lock",
-    place="Python 3.11.7",
+    target="Python 3.11.7",
     pins=("numpy==1.23.5", "tensorflow==2.12.1"),
     validations=(HOLDS, _ALSO),
 )
@@ -43,7 +43,7 @@ VERIFICATIONS = {
     "holds": BOTH_HOLD,
     "one-validator": replace(
         BOTH_HOLD,
-        place="bookworm-py311 (Python 3.11.2)",
+        target="bookworm-py311 (Python 3.11.2)",
         validations=(HOLDS, OTHER_PYTHON),
         skipped=("mine: comes from a repository, not from an index",),
         superfluous_unknown="a package that is on no index may require some of them",

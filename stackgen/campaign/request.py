@@ -137,7 +137,7 @@ class CampaignRequest:
             where: identity of the knowledge base: two of them never number the same blocks.
 
         How much is measured (stacks, budget) is no part of it: a rerun with more goes on. The
-        keys are frozen: they are part of the ids of campaigns.
+        keys are frozen (ADR 28), also three that the code names otherwise by now.
         """
         stacks, measurement = self.stacks, self.measurement
         content: dict[str, object] = {

@@ -22,7 +22,7 @@ def doctor(
 
     checks = run(index, user_paths(kb=kb), os.environ)
     print_report(checks, checks_text, json=json)
-    if any(check.essential and not check.fine for check in checks):
+    if any(check.essential and not check.passed for check in checks):
         raise typer.Exit(1)
 
 

@@ -628,7 +628,7 @@ class _Bisection:
         rows = [
             HybridResult(
                 new=_shown_names(space, each.hybrid),
-                beside=_shown_names(space, each.reference) if each.reference else (),
+                reference=_shown_names(space, each.reference) if each.reference else (),
                 blocks=_blocks(each),
                 ratio=math.exp(sum(each.log_contrasts) / len(each.log_contrasts))
                 if each.log_contrasts

@@ -45,27 +45,27 @@ def _results(part: Callable[[], Iterator[Check]], paths: Paths) -> Iterator[Chec
     """Yield checks; a fix only where one is needed, and a full or locked disk as one, too."""
     try:
         for check in part():
-            yield replace(check, fix="" if check.fine else check.fix)
+            yield replace(check, fix="" if check.passed else check.fix)
     except OSError as error:
         fix = f"make {paths.cache} writable, or set STACKGEN_CACHE to another folder"
         found = f"{paths.cache}: {error.strerror or error}"
-        yield Check(name="Cache", fine=False, found=found, fix=fix, essential=True)
+        yield Check(name="Cache", passed=False, found=found, fix=fix, essential=True)
     except StorageError as error:
         found = f"{error.what}: {error.why}"
-        yield Check(name="Cache", fine=False, found=found, fix=error.fix, essential=True)
+        yield Check(name="Cache", passed=False, found=found, fix=error.fix, essential=True)
 
 
 def _python() -> Iterator[Check]:
     uv = importlib.metadata.version("uv")
     found = f"{sys.version.split()[0]} at {sys.executable}; uv {uv}"
-    yield Check(name="Python", fine=True, found=found, essential=True)
+    yield Check(name="Python", passed=True, found=found, essential=True)
 
 
 def _interpreters() -> Iterator[Check]:
     found = find_interpreters()
     yield Check(
         name="Interpreters",
-        fine=bool(found),
+        passed=bool(found),
         found=", ".join(Path(each).name for each in found) or "none besides ours",
         fix="install another Python to explore other targets with --base 3.X",
     )
@@ -79,17 +79,17 @@ def _engine_and_bases(paths: Paths) -> Iterator[Check]:
         engine = needed_engine()
     except StackgenError as error:
         found = f"none answers ({error.why.splitlines()[0]}); virtualenvs are used"
-        yield Check(name="Container engine", fine=False, found=found, fix=error.fix)
+        yield Check(name="Container engine", passed=False, found=found, fix=error.fix)
         return
     facts = engine.facts
     found = f"version {facts.version}, {facts.storage_driver}, {facts.cpus} CPUs"
-    yield Check(name="Container engine", fine=True, found=found)
+    yield Check(name="Container engine", passed=True, found=found)
     bases = BaseBuilder(engine=engine, cache=paths.cache / "bases")
     try:
         names = [each.name for each in bases.definitions()]
     except StackgenError as error:
         names = []
-        yield Check(name="Bases", fine=False, found=error.what, fix=error.fix)
+        yield Check(name="Bases", passed=False, found=error.what, fix=error.fix)
     yield from (_base(bases, name) for name in names)
     engine.close()
 
@@ -100,9 +100,9 @@ def _base(bases: "BaseBuilder", name: str) -> Check:
         possible = ready or bases.possible(name)
         found = "ready" if ready else "can be made" if possible else "cannot be made here"
     except StackgenError as error:
-        return Check(name=f"Base {name}", fine=False, found=error.what, fix=error.fix)
+        return Check(name=f"Base {name}", passed=False, found=error.what, fix=error.fix)
     fix = f"see what is in its way: stackgen images bases {name}"
-    return Check(name=f"Base {name}", fine=possible, found=found, fix=fix)
+    return Check(name=f"Base {name}", passed=possible, found=found, fix=fix)
 
 
 def _index(given: IndexOptions, paths: Paths, environ: Mapping[str, str]) -> Iterator[Check]:
@@ -114,10 +114,10 @@ def _index(given: IndexOptions, paths: Paths, environ: Mapping[str, str]) -> Ite
             count = len(index.candidates("numpy"))
         names = ", ".join(each.name for each in config.indexes)
         found = f"{names}; numpy has {count} files"
-        yield Check(name="Package index", fine=True, found=found, essential=True)
+        yield Check(name="Package index", passed=True, found=found, essential=True)
     except StackgenError as error:
         yield Check(
-            name="Package index", fine=False, found=error.what, fix=error.fix, essential=True
+            name="Package index", passed=False, found=error.what, fix=error.fix, essential=True
         )
 
 
@@ -127,7 +127,7 @@ def _certificates(environ: Mapping[str, str]) -> Iterator[Check]:
     broken = [name for name, path in named if not Path(path).exists()]
     yield Check(
         name="Certificates",
-        fine=not broken,
+        passed=not broken,
         found=", ".join(name for name, _ in named) or "the system's own",
         fix=f"{', '.join(broken)} names a file that does not exist",
     )
@@ -139,7 +139,7 @@ def _cores() -> Iterator[Check]:
     calm = load < 0.5 * (usable or 1)
     yield Check(
         name="Cores",
-        fine=calm,
+        passed=calm,
         found=f"{usable} usable, load {load:.1f}",
         fix="other programs are busy: measuring takes more blocks; stop them for sharper results",
     )
@@ -149,7 +149,7 @@ def _disk(paths: Paths) -> Iterator[Check]:
     free = free_bytes(paths.cache)
     yield Check(
         name="Disk",
-        fine=free > DISK_SPACE_BYTES,
+        passed=free > DISK_SPACE_BYTES,
         found=f"{free / 1e9:.0f} GB free in {paths.cache}",
         fix="TensorFlow stacks take gigabytes: set STACKGEN_CACHE to a larger disk",
     )
@@ -163,10 +163,10 @@ def _knowledge(paths: Paths) -> Iterator[Check]:
             stats = database.stats()
         count = sum(count for _, count in stats.inspections)
         found = f"{paths.knowledge}: {stats.stacks} stacks, {count} inspections"
-        yield Check(name="Knowledge base", fine=True, found=found, essential=True)
+        yield Check(name="Knowledge base", passed=True, found=found, essential=True)
     except StackgenError as error:
         yield Check(
-            name="Knowledge base", fine=False, found=error.why, fix=error.fix, essential=True
+            name="Knowledge base", passed=False, found=error.why, fix=error.fix, essential=True
         )
 
 
@@ -176,7 +176,7 @@ def _isolation(paths: Paths) -> Iterator[Check]:
     missing = unenforced_limits(paths.cache / "scratch")
     yield Check(
         name="Isolation",
-        fine=not missing,
+        passed=not missing,
         found=f"virtualenvs run without: {', '.join(missing)}"
         if missing
         else "virtualenvs run without network and cannot be changed by what runs in them",

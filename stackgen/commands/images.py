@@ -318,7 +318,7 @@ def build(
             image_builder(bench.engine, paths).tag(image_id, request.tag)
         listed = engine_images(bench.engine)
         image = _of(listed, image_id)
-        had_it = any(each.id == image_id for each in before.images)
+        existed = any(each.id == image_id for each in before.images)
         base = bench.engine.image(bench.base.reference)
         known = before.chains | set(layers.chain_ids(base.diff_ids if base else ()))
         fresh = [each for each in listed.layers(image) if each.chain_id not in known]
@@ -327,7 +327,7 @@ def build(
             image=listed.state(image),
             tag=request.tag,
             packages=len(bench.lock.artifacts),
-            had_it=had_it,
+            existed=existed,
             layers_shared=len(image.diff_ids) - len(fresh),
             layers_new=len(fresh),
             new_bytes=None if None in sizes else sum(size or 0 for size in sizes),

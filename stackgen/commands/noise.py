@@ -269,7 +269,7 @@ def _row(
             label=call.label,
             run_s=None,
             blocks=0,
-            nothing=why + last_line(failure.log),
+            unusable=why + last_line(failure.log),
             failed=True,
         )
     return indicator_noise(

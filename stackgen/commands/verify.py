@@ -91,7 +91,7 @@ def verify(
         validations.append(validate(validator, stack))
     return Verification(
         path=str(path),
-        place=_place(found),
+        target=_target_text(found),
         pins=stack.lines,
         validations=tuple(validations),
         skipped=lockfile.skipped,
@@ -285,7 +285,7 @@ def pip_variables(config: IndexConfig) -> dict[str, str]:
     return {key: value for key, value in found.items() if value}
 
 
-def _place(base: Base) -> str:
+def _target_text(base: Base) -> str:
     python = f"Python {base.target.python}"
     return python if base.kind is EnvironmentKind.VIRTUALENV else f"{base.name} ({python})"
 

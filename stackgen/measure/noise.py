@@ -60,7 +60,7 @@ def indicator_noise(
     run = {e.block for e in own if e.block > 0 and e.role in (Role.BASELINE, Role.TWIN)}
     p = p_value(contrasts)
     differs = are_different(p, among=indicators)
-    nothing = _nothing(contrasts, p if differs else None)
+    unusable = _unusable(contrasts, p if differs else None)
     block_s = _block_s(inspections, call, control) * len(run) / max(1, len(contrasts))
     return IndicatorNoise(
         indicator_id=call.id,
@@ -72,8 +72,8 @@ def indicator_noise(
         deviation=math.expm1(plain_spread(contrasts)) if contrasts else None,
         p_value=p,
         differs=differs,
-        detectable=() if nothing else _shown(contrasts, block_s, seed),
-        nothing=nothing,
+        detectable=() if unusable else _shown(contrasts, block_s, seed),
+        unusable=unusable,
     )
 
 
@@ -86,7 +86,7 @@ def _shown(contrasts: Sequence[float], block_s: float, seed: int) -> tuple[Detec
     )
 
 
-def _nothing(contrasts: Sequence[float], different: float | None) -> str:
+def _unusable(contrasts: Sequence[float], different: float | None) -> str:
     """Return why nothing can be said, "" where something can."""
     if different is not None:
         return (

@@ -149,11 +149,11 @@ def _ranking(report: BisectReport) -> list[tuple[str, str]]:
 def _results(results: Iterable[HybridResult]) -> list[tuple[str, str]]:
     rows = []
     for each in results:
-        new, beside = _new(each.new), _new(each.beside) if each.beside else "GOOD"
+        new, reference = _new(each.new), _new(each.reference) if each.reference else "GOOD"
         if each.unusable:
             rows.append((new, f"of no use: {each.unusable}"))
         elif each.ratio is not None:
-            rows.append((new, f"{each.ratio:.3f} times {beside} in {each.blocks} blocks"))
+            rows.append((new, f"{each.ratio:.3f} times {reference} in {each.blocks} blocks"))
         else:
             rows.append((new, f"failed in {each.failures} of {each.blocks} runs"))
     return rows

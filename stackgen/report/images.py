@@ -83,7 +83,7 @@ def built_text(built: ImageBuilt) -> str:
     layers = f"{built.layers_new} new{new}; {built.layers_shared} the engine had"
     lines += [
         f"  size   {size_text(image.size)}",
-        "  layers all there: the engine had this image" if built.had_it else f"  layers {layers}",
+        "  layers all there: the engine had this image" if built.existed else f"  layers {layers}",
         f"  time   {built.seconds:.1f} s",
     ]
     return "\n".join(lines)

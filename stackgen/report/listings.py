@@ -89,7 +89,7 @@ def _trait(trait: Trait) -> str:
 def verification_text(found: Verification) -> str:
     """Return one line per validator, and its reasons below."""
     width = max(len(each.validator) for each in found.validations)
-    lines = [f"{found.path} on {found.place}: {counted(len(found.pins), 'package')}"]
+    lines = [f"{found.path} on {found.target}: {counted(len(found.pins), 'package')}"]
     for each in found.validations:
         lines += _validation_lines(each, width)
     lines += [f"Left out: {each}" for each in found.skipped]

@@ -44,8 +44,8 @@ def _indicator(row: IndicatorNoise) -> list[str]:
         blocks = f"{counted(row.blocks, 'block')} with two equal runs"
         excluded = f" ({row.left_out} more excluded)" if row.left_out else ""
         lines.append(f"  {blocks}{excluded}, {row.run_s:.2g} s a run")
-    if row.nothing:
-        lines.append(f"  {row.nothing}")
+    if row.unusable:
+        lines.append(f"  {row.unusable}")
     if row.spread is None or row.deviation is None or row.blocks < INTERIM_ANALYSES[0]:
         return lines
     lines.append(

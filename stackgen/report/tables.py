@@ -42,9 +42,9 @@ def checks_text(checks: Sequence[Check]) -> str:
     width = max(len(check.name) for check in checks)
     lines = []
     for check in checks:
-        mark = "ok" if check.fine else "FAIL" if check.essential else "--"
+        mark = "ok" if check.passed else "FAIL" if check.essential else "--"
         lines.append(f"{mark:<4}  {check.name.ljust(width)}  {check.found}")
-        if not check.fine:
+        if not check.passed:
             lines.append(f"      {' ' * width}  fix: {check.fix}")
     return "\n".join(lines)
 

@@ -40,14 +40,14 @@ def pairs_of(images: Images, *names: str, version: str = "1.0") -> list[Any]:
 def test_a_lock_is_built_once_and_then_found(images: Images, engine: Engine) -> None:
     lock = images.lock(pairs_of(images, "built_one", "built_two"))
     first = images.json("build", lock, "--base", "bookworm-py311", "--tag", "stackgen-test-mine:7")
-    assert (first["had_it"], first["packages"]) == (False, 2)
+    assert (first["existed"], first["packages"]) == (False, 2)
     assert first["layers_new"] in (2, 3)  # other stacks may have brought the virtualenv's
     reported = engine.run(
         "stackgen-test-mine:7", ["python", "-c", "import built_one; print('yes')"]
     )
     assert reported.stdout == "yes\n"
     again = images.json("build", lock)
-    assert (again["had_it"], again["layers_new"], again["new_bytes"]) == (True, 0, 0)
+    assert (again["existed"], again["layers_new"], again["new_bytes"]) == (True, 0, 0)
     assert again["image"]["image_id"] == first["image"]["image_id"]
     text = images.reported("build", lock)
     assert text.startswith("stackgen-test-mine:7: 2 packages on bookworm-py311\n")
@@ -66,7 +66,7 @@ def test_a_further_stack_is_described_by_what_it_adds(images: Images) -> None:
     for version in ("1.0", "2.0"):
         numpy = make_wheel(images.wheels, "numpy", large, version=version)
         found = images.json("build", images.lock([*common, numpy]))
-    assert (found["layers_new"], found["had_it"]) == (1, False)
+    assert (found["layers_new"], found["existed"]) == (1, False)
     assert 50_000 < found["new_bytes"] < 65_000
 
 

@@ -61,8 +61,8 @@ class HybridResult:
     """What was observed of one stack.
 
     new: the packages that are as in the bad stack; of releases, the release.
-    ratio: its time over that of what was beside it, None where no times count.
-    beside: the same as ``new`` of that stack; empty: the good stack.
+    ratio: its time over that of its reference, None where no times count.
+    reference: ``new`` of the stack that ran beside it; empty: the good stack.
     failures: of its runs, where failures are in question.
     unusable: why it says nothing, "" where it does.
     """
@@ -72,7 +72,7 @@ class HybridResult:
     ratio: float | None = None
     failures: int = 0
     unusable: str = ""
-    beside: tuple[str, ...] = ()
+    reference: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -442,7 +442,7 @@ class IndicatorNoise:
     deviation: its plain standard deviation, which outliers enlarge.
     p_value: of "both runs of a pair are the same"; None while there are too few blocks.
     differs: they are shown not to be, which is wrong: nothing was different.
-    detectable: by number of blocks; empty where ``nothing`` says why.
+    detectable: by number of blocks; empty where ``unusable`` says why.
     failed: a run in a block did; what survived is not judged.
     """
 
@@ -456,7 +456,7 @@ class IndicatorNoise:
     p_value: float | None = None
     differs: bool = False
     detectable: tuple[DetectableEffect, ...] = ()
-    nothing: str = ""
+    unusable: str = ""
     failed: bool = False
 
 

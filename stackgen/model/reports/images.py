@@ -210,7 +210,7 @@ class ImageBuilt:
     image: ImageState
     tag: str
     packages: int
-    had_it: bool
+    existed: bool
     layers_shared: int
     layers_new: int
     new_bytes: int | None

@@ -134,12 +134,12 @@ class LocalReport:
 class Check:
     """One thing that doctor looked at.
 
-    fix: what to do where it is not fine; "" where it is.
+    fix: what to do where it did not pass; "" where it did.
     essential: nothing can be explored without it.
     """
 
     name: str
-    fine: bool
+    passed: bool
     found: str
     fix: str = ""
     essential: bool = False

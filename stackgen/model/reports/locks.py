@@ -166,14 +166,14 @@ class Validation:
 class Verification:
     """Results of all validators for a lock on one target.
 
-    place: the base that the lock was read for, with its Python.
+    target: the base that the lock was read for, with its Python.
     pins: the whole stack as ``name==version``, sorted.
     skipped: what the lock holds and no index has, in words.
     superfluous_unknown: why superfluous packages cannot be found; "" where they can.
     """
 
     path: str
-    place: str
+    target: str
     pins: tuple[str, ...]
     validations: tuple[Validation, ...]
     skipped: tuple[str, ...] = ()
