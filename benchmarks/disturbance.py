@@ -21,8 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
+from stackgen.campaign.indicators import load_indicators
 from stackgen.indicators.declaration import find
-from stackgen.sandbox.process import load_indicators
 from stackgen.storage.paths import shipped_folder
 
 PAIRS = 15

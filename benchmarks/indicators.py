@@ -27,8 +27,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from scipy.stats import binom
 
+from stackgen.campaign.indicators import load_indicators
 from stackgen.indicators.declaration import find
-from stackgen.sandbox.process import THREAD_VARIABLES, load_indicators
+from stackgen.sandbox.process import THREAD_VARIABLES
 from stackgen.storage.paths import shipped_folder
 
 LOCAL = Path(__file__).parent

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from stackgen.campaign.indicators import load_indicators
 from stackgen.executors import Executor
 from stackgen.indicators.declaration import bind, find
 from stackgen.model.identity import CampaignId
 from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan, Limits, Outcome
 from stackgen.model.packages import Lock
 from stackgen.model.stacks import BaseFacts, Environment, EnvironmentKind, Stack
-from stackgen.sandbox.process import LOG_BYTES, load_indicators
+from stackgen.sandbox.process import LOG_BYTES
 from stackgen.storage.paths import shipped_folder
 
 PIS = shipped_folder("pis")

@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
+from stackgen.campaign.indicators import load_indicators
 from stackgen.indicators.declaration import find
 from stackgen.indicators.output import SCHEMA, parse_output
 from stackgen.model.inspections import Indicator
-from stackgen.sandbox.process import THREAD_VARIABLES, WRONG_USAGE, load_indicators
+from stackgen.sandbox.process import THREAD_VARIABLES, WRONG_USAGE
 from stackgen.storage.paths import shipped_folder
 from tests.interpreters import each_python
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from stackgen.campaign.indicators import load_indicators
 from stackgen.indicators.declaration import find
 from stackgen.indicators.output import parse_output
 from stackgen.model.inspections import Outcome
-from stackgen.sandbox.process import WRONG_USAGE, load_indicators
+from stackgen.sandbox.process import WRONG_USAGE
 from stackgen.storage.paths import shipped_folder
 from tests.interpreters import each_python
 

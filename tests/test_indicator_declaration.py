@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.campaign.indicators import known_indicators
+from stackgen.campaign.indicators import known_indicators, load_indicators
 from stackgen.errors import UsageError
 from stackgen.indicators.declaration import Script, bind, find, parse_indicator, parse_table
 from stackgen.model.inspections import Indicator
 from stackgen.report.listings import indicator_text
-from stackgen.sandbox.process import load_indicators
 from stackgen.storage.paths import shipped_folder
 
 PIS = load_indicators(shipped_folder("pis"))

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from stackgen.campaign.indicators import load_indicators
 from stackgen.indicators import declaration
 from stackgen.indicators.declaration import bind, find
 from stackgen.model import toml
 from stackgen.model.inspections import Indicator, Outcome
-from stackgen.sandbox.process import load_indicators
 from stackgen.storage.paths import shipped_folder
 from tests.in_process import run_command
 

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from uv import find_uv_bin
 
+from stackgen.campaign.indicators import load_indicators
 from stackgen.images.targets import find_interpreters, run_probe
 from stackgen.model.inspections import Indicator
-from stackgen.sandbox.process import load_indicators
 from stackgen.storage.paths import shipped_folder
 
 PIS = shipped_folder("pis")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from stackgen.sandbox.process import load_indicators
+from stackgen.campaign.indicators import load_indicators
 from tests.indicator_jobs import MODELS, OPERATIONS
 from tests.torch_parts import PIS, Job, Result, environment, scripted, work
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from stackgen.sandbox.process import load_indicators
+from stackgen.campaign.indicators import load_indicators
 from tests.torch_parts import (
     MODELS,
     OPERATIONS,

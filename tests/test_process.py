@@ -8,18 +8,13 @@ from typing import Any
 
 import pytest
 
+from stackgen.campaign.indicators import load_indicators
 from stackgen.indicators.declaration import bind, find
 from stackgen.model.identity import CampaignId, MachineId
 from stackgen.model.inspections import InspectionPlan, Limits, Outcome
 from stackgen.model.packages import Lock
 from stackgen.model.stacks import BaseFacts, Environment, EnvironmentKind, Stack
-from stackgen.sandbox.process import (
-    Begun,
-    indicator_command,
-    load_indicators,
-    log_tail,
-    process_environment,
-)
+from stackgen.sandbox.process import Begun, indicator_command, log_tail, process_environment
 from stackgen.sandbox.supervised import CommandReply
 from stackgen.storage.paths import shipped_folder
 

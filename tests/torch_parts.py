@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from uv import find_uv_bin
 
+from stackgen.campaign.indicators import load_indicators
 from stackgen.images.targets import find_interpreters, run_probe
 from stackgen.index.config import load_config
-from stackgen.sandbox.process import load_indicators
 from stackgen.storage.paths import shipped_folder
 from tests import indicator_jobs
 

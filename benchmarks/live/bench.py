@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stackgen.campaign.backend import Backend, open_backend
 from stackgen.campaign.host import Host
-from stackgen.campaign.indicators import limits
+from stackgen.campaign.indicators import limits, load_indicators
 from stackgen.index import PackageIndex, load_config
 from stackgen.index.closure import resolve
 from stackgen.indicators.declaration import bind, find
@@ -28,7 +28,6 @@ from stackgen.model.inspections import (
 from stackgen.model.progress import NullProgress
 from stackgen.model.stacks import Environment, Stack
 from stackgen.resolve.requirements import parse_requirements
-from stackgen.sandbox.process import load_indicators
 from stackgen.storage.paths import Paths, find_paths, shipped_folder
 from stackgen.storage.wheels import WheelStore
 

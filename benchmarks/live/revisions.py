@@ -33,8 +33,8 @@ from scipy.stats import t as student
 from uv import find_uv_bin
 
 from benchmarks.indicators import Laboratory
+from stackgen.campaign.indicators import load_indicators
 from stackgen.indicators.declaration import find
-from stackgen.sandbox.process import load_indicators
 from stackgen.storage.paths import shipped_folder
 
 TABLES = "8f730d8"  # NumPy's indicators became rows of tables; the others did after it

@@ -1,8 +1,11 @@
-"""Which indicators a campaign runs, and under which limits."""
+"""Which indicators there are, which of them a campaign runs, and under which limits."""
 
 import math
+import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +14,20 @@ import psutil
 from stackgen.campaign.candidates import FRAMEWORKS
 from stackgen.campaign.request import CampaignRequest
 from stackgen.errors import UsageError
-from stackgen.indicators.declaration import bind, find, is_called
+from stackgen.indicators.declaration import (
+    Script,
+    bind,
+    find,
+    has_table,
+    is_called,
+    parse_indicator,
+    parse_table,
+)
 from stackgen.measure.cost import AtCount
 from stackgen.model import toml
 from stackgen.model.identity import IndicatorId
 from stackgen.model.inspections import Indicator, IndicatorCall, Limits
 from stackgen.model.reports.campaigns import Prices
-from stackgen.sandbox.process import load_indicators, registered_modules
 from stackgen.storage.paths import shipped_folder
 
 CONTROL = "python/pure"
@@ -355,3 +365,138 @@ def _with_threads(call: IndicatorCall, count: int) -> IndicatorCall:
 
 def _without_threads(call: IndicatorCall) -> IndicatorCall:
     return replace(call, arguments=tuple(p for p in call.arguments if p[0] != "threads"))
+
+
+# Which indicators there are: files below a folder, of packages, of the user
+
+HARNESS = "harness.py"
+ENTRY_POINTS = "stackgen.indicators"
+"""Group of the entry points by which packages register modules that declare indicators."""
+
+_SHARED_MODULE = re.compile(r"^(?:import|from) (framework_\w+)", re.MULTILINE)
+_COMPONENT = re.compile(r"['\"]component['\"]: ['\"](\w+)['\"]")
+
+
+def load_indicators(
+    folder: Path, extra: Iterable[Path] = (), registered: Iterable[tuple[str, Path]] = ()
+) -> tuple[Indicator, ...]:
+    """Return the indicators below a folder, and further ones, sorted by name.
+
+    Args:
+        folder: ``pis``, with the harness and one folder per component.
+        extra: files of the user's own; each is named after its file.
+        registered: modules of the user's packages, each with the name of its entry point.
+
+    Raises:
+        UsageError: a file cannot be read, is not an indicator, or has the name of another one.
+    """
+    found: dict[str, Indicator] = {}
+    for path in sorted(folder.glob("*/*.py")):
+        found |= _distinct(_declared(folder, path, path.parent.name), found)
+    for name, path in registered:
+        found |= _distinct(_declared(folder, path, name, own=True), found)
+    for path in extra:  # one that is called like ours is taken for it
+        if has_table(_read_script(path)):
+            raise UsageError(
+                f"{path} declares several indicators",
+                why="a file that is given by its path is one indicator: INDICATOR = {...}",
+                fix="give each one a file, or register the module as a package's entry point "
+                f"({ENTRY_POINTS}; docs/indicators.md)",
+            )
+        found[path.stem] = parse_indicator(_script(folder, path, own=True), path.stem)
+    return tuple(found[name] for name in sorted(found))
+
+
+def registered_modules() -> tuple[tuple[str, Path], ...]:
+    """Return name and file of each module that an installed package registers, sorted by name.
+
+    Nothing is imported: indicators are read.
+
+    Raises:
+        UsageError: an entry point names no module with a source file.
+    """
+    found = {}
+    for each in entry_points(group=ENTRY_POINTS):
+        path = _source_of(each.module)
+        if path is None:
+            raise UsageError(
+                f"the entry point {each.name} = {each.value} of {ENTRY_POINTS} has no source file",
+                why="indicators are read from the module's file, which is copied to each stack",
+                fix="name a module of Python source, or remove the package that registers it",
+            )
+        found[each.name] = path
+    return tuple(sorted(found.items()))
+
+
+def _source_of(module: str) -> Path | None:
+    """Return the file of a module without importing it or the packages above it."""
+    places: Sequence[str] | None = None
+    parts = module.split(".")
+    for count in range(1, len(parts) + 1):
+        name = ".".join(parts[:count])
+        specs = (finder.find_spec(name, places) for finder in sys.meta_path)
+        spec = next((each for each in specs if each is not None), None)
+        if spec is None:
+            return None
+        places = spec.submodule_search_locations or []
+    return Path(spec.origin) if spec is not None and spec.has_location and spec.origin else None
+
+
+def _distinct(
+    indicators: Iterable[Indicator], known: Mapping[str, Indicator]
+) -> dict[str, Indicator]:
+    """Return indicators by name, none of which is known already."""
+    found = {each.name: each for each in indicators}
+    for name in found.keys() & known.keys():
+        raise UsageError(
+            f"two indicators are called {name}",
+            why=f"one is in {known[name].path}, the other one in {found[name].path}",
+            fix=f"give one of them, or its entry point ({ENTRY_POINTS}), another name",
+        )
+    return found
+
+
+def _declared(folder: Path, path: Path, group: str, *, own: bool = False) -> tuple[Indicator, ...]:
+    """Return the indicators of a module, whose names begin with the group."""
+    script = _script(folder, path, own=own)
+    if has_table(script.text):
+        return parse_table(script, group)
+    return (parse_indicator(script, group if own else f"{group}/{path.stem}"),)
+
+
+def _script(folder: Path, path: Path, *, own: bool) -> Script:
+    harness, *shared = _runs_with(folder, path)
+    return Script(
+        text=_read_script(path),
+        path=str(path.resolve()),
+        harness=_read_script(harness),
+        shared="".join(f"\n{_read_script(each)}" for each in shared),
+        own=own,
+    )
+
+
+def _runs_with(folder: Path, script: Path) -> list[Path]:
+    """Return the files of the folder that a script runs with, the harness first.
+
+    Of a table, the harness imports the file of the component.
+    """
+    shared: set[Path] = set()
+    waiting = [script]
+    while waiting:
+        text = _read_script(waiting.pop())
+        names = _SHARED_MODULE.findall(text)
+        if has_table(text):
+            names += [f"framework_{each}" for each in _COMPONENT.findall(text)]
+        found = {path for name in names if (path := folder / f"{name}.py").is_file()} - shared
+        shared |= found
+        waiting += found
+    return [folder / HARNESS, *sorted(shared)]
+
+
+def _read_script(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"cannot read the indicator {path}", why=str(error), fix="give the path of its .py file"
+        ) from error
