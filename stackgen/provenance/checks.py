@@ -476,27 +476,34 @@ def attested_releases(stated: StatedSources, pages: Pages) -> Iterator[AttestedR
         page = next((each[package.name] for each in pages.values() if package.name in each), None)
         if page is None or not package.version:
             continue
-        attested, wanted = page.facts.attested, Version(package.version)
-        admitted = {_sha256(each) for each in package.files} - {""}
-        pinned: list[tuple[str, str]] = []
-        earlier: dict[Version, str] = {}
-        columns = [page.files.column(each) for each in ("version", "stem", "tail", "sha256")]
-        rows = zip(*columns, strict=True) if attested or package.identities else ()
-        for text, stem, tail, sha256 in rows:
-            address, version = attested.get(stem + tail, ""), Version(text)
-            if version == wanted and (not admitted or sha256 in admitted):
-                pinned.append((stem + tail, address))
-            elif version < wanted and not version.is_prerelease and address:
-                earlier[version] = address
-        newest = max(earlier, default=None)
-        if pinned and (earlier or package.identities or any(address for _, address in pinned)):
-            yield AttestedRelease(
-                package=package,
-                address=next((address for _, address in pinned if address), ""),
-                before=earlier[newest] if newest else "",
-                before_version=str(newest or ""),
-                without=tuple(sorted(name for name, address in pinned if not address)),
-            )
+        if page.facts.attested or package.identities:
+            pinned, earlier = _attestations_of(package, page)
+            newest = max(earlier, default=None)
+            if pinned and (earlier or package.identities or any(pinned.values())):
+                yield AttestedRelease(
+                    package=package,
+                    address=next(filter(None, pinned.values()), ""),
+                    before=earlier[newest] if newest else "",
+                    before_version=str(newest or ""),
+                    without=tuple(sorted(name for name, address in pinned.items() if not address)),
+                )
+
+
+def _attestations_of(
+    package: StatedPackage, page: Page
+) -> tuple[dict[str, str], dict[Version, str]]:
+    """Return where attestations are: of each pinned file ("" for none), of each release before."""
+    wanted, admitted = Version(package.version), {_sha256(each) for each in package.files} - {""}
+    pinned: dict[str, str] = {}
+    earlier: dict[Version, str] = {}
+    columns = [page.files.column(each) for each in ("version", "stem", "tail", "sha256")]
+    for text, stem, tail, sha256 in zip(*columns, strict=True):
+        address, version = page.facts.attested.get(stem + tail, ""), Version(text)
+        if version == wanted and (not admitted or sha256 in admitted):
+            pinned[stem + tail] = address
+        elif version < wanted and not version.is_prerelease and address:
+            earlier[version] = address
+    return pinned, earlier
 
 
 def check_attestations(
@@ -521,20 +528,28 @@ def check_attestations(
                 "compare the release with the project's repository before you install it",
                 each.without,
             )
-        if not each.address:
-            continue
-        now = publishers(each.address)
-        then = publishers(each.before) if each.before else None
-        if now is None or (each.before and then is None):
-            result.unchecked.append(f"{pin}: its attestations could not be read")
-        if now is None:
-            continue
-        stated = frozenset(each.package.identities)
-        if stated and not any(set(want) <= set(have) for want in stated for have in now):
-            _add_changed(result, pin, Severity.ERROR, now, stated, "the lock states")
-        elif not stated and then and not {_lasting(x) for x in now} & {_lasting(x) for x in then}:
-            words = f"{each.before_version} came from"
-            _add_changed(result, pin, Severity.WARNING, now, then, words)
+        if each.address:
+            _check_publishers(each, publishers, result)
+
+
+def _check_publishers(
+    release: AttestedRelease,
+    publishers: Callable[[str], frozenset[Identity] | None],
+    result: Checked,
+) -> None:
+    """Compare who published a release with what the lock states, or with the release before."""
+    pin, now = pin_of(release.package), publishers(release.address)
+    then = publishers(release.before) if release.before else None
+    if now is None or (release.before and then is None):
+        result.unchecked.append(f"{pin}: its attestations could not be read")
+    if now is None:
+        return
+    stated = frozenset(release.package.identities)
+    if stated and not any(set(want) <= set(have) for want in stated for have in now):
+        _add_changed(result, pin, Severity.ERROR, now, stated, "the lock states")
+    elif not stated and then and not {_lasting(x) for x in now} & {_lasting(x) for x in then}:
+        words = f"{release.before_version} came from"
+        _add_changed(result, pin, Severity.WARNING, now, then, words)
 
 
 def _add_changed(

@@ -252,6 +252,11 @@ def _conclusion(report: ExploreReport) -> list[str]:
         return lines
     if found.answer is RankingAnswer.FASTER and found.winner is not None:
         return _fastest(report, found.winner, baseline)
+    return [_none_better(report, found.answer, baseline)]
+
+
+def _none_better(report: ExploreReport, answer: RankingAnswer, baseline: str) -> str:
+    """Return what is known where no stack is shown to be better than the baseline."""
     best = [row for row in report.ranking if row.best]
     figures = all(indicator in report.figures for indicator in _measured(report))
     others = [row for row in report.ranking if not row.is_baseline]
@@ -259,13 +264,13 @@ def _conclusion(report: ExploreReport) -> list[str]:
         same = " that were compared" if report.search else ""
         same += "" if all(row.counts for row in others) else " that work and compute the same"
         first, second = ("Best", "worse") if figures else ("Fastest", "slower")
-        return [f"{first}: {baseline}, the baseline; all others{same} are shown to be {second}."]
+        return f"{first}: {baseline}, the baseline; all others{same} are shown to be {second}."
     if others and all(row.deviations for row in others):
-        return [f"Nothing to compare: all others compute something else than {baseline}."]
-    if found.answer is RankingAnswer.NOTHING_COMPARED:
-        return ["Nothing to compare: no other stack ran every time and computed the same."]
+        return f"Nothing to compare: all others compute something else than {baseline}."
+    if answer is RankingAnswer.NOTHING_COMPARED:
+        return "Nothing to compare: no other stack ran every time and computed the same."
     word = "better" if figures else "faster"
-    return [f"No measurable difference: nothing is shown to be {word} than {baseline}."]
+    return f"No measurable difference: nothing is shown to be {word} than {baseline}."
 
 
 def unreliable(report: ExploreReport, what: str) -> list[str]:

@@ -214,14 +214,8 @@ def chain(core: Core, universe: Universe, request: Requirements) -> tuple[str, .
         if direct and len(direct) == len(refused):
             addressed.add(base_name(needed))
     for name in dict.fromkeys(base_name(package) for package in named):
-        lines += [f"you limit {name} to {e.specifier}" for e in core.limits if e.package == name]
         pin = "".join(f"=={version}" for package, version in request.locked if package == name)
-        lines += [f"the lock holds {name} to {pin}"] if pin else []
-        lines += [
-            f"you override what is required of {name}: {each}"
-            for each in request.overrides
-            if canonicalize_name(each.name) == name
-        ]
+        lines += _own_limits(name, core, request, pin)
         if name in addressed:
             continue  # it does not come from an index
         if name in universe.unknown:
@@ -229,6 +223,18 @@ def chain(core: Core, universe: Universe, request: Requirements) -> tuple[str, .
         elif not universe.releases.get(name):
             lines += _no_version(name, universe, [*_requested(name, core, universe), pin])
     return tuple(lines)
+
+
+def _own_limits(name: str, core: Core, request: Requirements, pin: str) -> Iterator[str]:
+    """Yield what the user's constraints, lock (``pin``) and overrides say of a package."""
+    for limit in core.limits:
+        if limit.package == name:
+            yield f"you limit {name} to {limit.specifier}"
+    if pin:
+        yield f"the lock holds {name} to {pin}"
+    for each in request.overrides:
+        if canonicalize_name(each.name) == name:
+            yield f"you override what is required of {name}: {each}"
 
 
 def _requested(name: str, core: Core, universe: Universe) -> list[str]:
