@@ -38,56 +38,6 @@ from stackgen.storage.files import free_bytes
 from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import HashMismatchError, WheelStore, installed_bytes
 
-# How much disk stacks will take that are not built yet
-
-_INSTALLED = 3.5  # bytes per byte of wheel, where only its size is known: seen 1.2 to 5
-_LARGE = 50_000_000  # the directory of a larger wheel is read: CUDA's libraries hardly compress
-_LINKS = 500_000  # of folders and small files, for each wheel that a virtualenv links
-
-
-def disk_space_for(
-    locks: Sequence[Lock], base: Base, *, paths: Paths, downloads: Mapping[str, int]
-) -> int:
-    """Return about how many bytes building these locks takes, beside their wheels.
-
-    The layers of an image are in the engine, whose disk may be another one: they are counted as if
-    it were not. While an image is loaded, its new layers exist twice more, as archives of ours and
-    of the engine. Layers that exist may still have to be sent where the engine has no stack of
-    ours.
-
-    Args:
-        downloads: installed sizes of the wheels that are not here yet, by their sha256.
-    """
-    wheels = WheelStore(paths.cache)
-    distinct: dict[str, Artifact] = {each.sha256: each for lock in locks for each in lock.artifacts}
-
-    def installed(artifacts: Sequence[Artifact]) -> int:
-        return sum(_installed(each, wheels, downloads) for each in artifacts)
-
-    if base.kind is EnvironmentKind.VIRTUALENV:
-        virtualenvs = VirtualenvStore(paths.cache / "virtualenvs")
-        made = [x for x in locks if virtualenvs.has(Stack(lock=x, facts=base.facts))]
-        links = sum(len(lock.artifacts) for lock in locks if lock not in made) * _LINKS
-        lacking = distinct.keys() - {each.sha256 for lock in made for each in lock.artifacts}
-        return links + installed(virtualenvs.missing(base, [distinct[x] for x in lacking]))
-    layers = LayerStore(paths.cache / "layers")
-    missing = layers.missing(base, distinct.values())
-    sent = missing if layers.stacks() else tuple(distinct.values())
-    archives = (installed([e for e in sent if e in lock.artifacts]) for lock in locks)
-    return installed(sent) + 2 * max(archives, default=0)
-
-
-def _installed(artifact: Artifact, wheels: WheelStore, downloads: Mapping[str, int]) -> int:
-    path = wheels.path(artifact) if artifact.is_wheel else None
-    if path is None:
-        return downloads.get(artifact.sha256) or round((artifact.size or 0) * _INSTALLED)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return installed_bytes(archive)
-    except zipfile.BadZipFile:
-        return round(path.stat().st_size * _INSTALLED)
-
-
 DOWNLOAD_BYTES_S = 20e6
 BUILD_BYTES_S = 25e6
 """Rough rates for estimates alone: downloads, and wheel bytes installed."""
@@ -494,6 +444,56 @@ class Candidates:
             if place is not None:
                 found[each] = place
         return found
+
+
+# Before anything is built: what stacks that are not there yet will move and take
+
+_INSTALLED = 3.5  # bytes per byte of wheel, where only its size is known: seen 1.2 to 5
+_LARGE = 50_000_000  # the directory of a larger wheel is read: CUDA's libraries hardly compress
+_LINKS = 500_000  # of folders and small files, for each wheel that a virtualenv links
+
+
+def disk_space_for(
+    locks: Sequence[Lock], base: Base, *, paths: Paths, downloads: Mapping[str, int]
+) -> int:
+    """Return about how many bytes building these locks takes, beside their wheels.
+
+    The layers of an image are in the engine, whose disk may be another one: they are counted as if
+    it were not. While an image is loaded, its new layers exist twice more, as archives of ours and
+    of the engine. Layers that exist may still have to be sent where the engine has no stack of
+    ours.
+
+    Args:
+        downloads: installed sizes of the wheels that are not here yet, by their sha256.
+    """
+    wheels = WheelStore(paths.cache)
+    distinct: dict[str, Artifact] = {each.sha256: each for lock in locks for each in lock.artifacts}
+
+    def installed(artifacts: Sequence[Artifact]) -> int:
+        return sum(_installed(each, wheels, downloads) for each in artifacts)
+
+    if base.kind is EnvironmentKind.VIRTUALENV:
+        virtualenvs = VirtualenvStore(paths.cache / "virtualenvs")
+        made = [x for x in locks if virtualenvs.has(Stack(lock=x, facts=base.facts))]
+        links = sum(len(lock.artifacts) for lock in locks if lock not in made) * _LINKS
+        lacking = distinct.keys() - {each.sha256 for lock in made for each in lock.artifacts}
+        return links + installed(virtualenvs.missing(base, [distinct[x] for x in lacking]))
+    layers = LayerStore(paths.cache / "layers")
+    missing = layers.missing(base, distinct.values())
+    sent = missing if layers.stacks() else tuple(distinct.values())
+    archives = (installed([e for e in sent if e in lock.artifacts]) for lock in locks)
+    return installed(sent) + 2 * max(archives, default=0)
+
+
+def _installed(artifact: Artifact, wheels: WheelStore, downloads: Mapping[str, int]) -> int:
+    path = wheels.path(artifact) if artifact.is_wheel else None
+    if path is None:
+        return downloads.get(artifact.sha256) or round((artifact.size or 0) * _INSTALLED)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return installed_bytes(archive)
+    except zipfile.BadZipFile:
+        return round(path.stat().st_size * _INSTALLED)
 
 
 def estimate(
