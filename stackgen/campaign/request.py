@@ -23,6 +23,8 @@ from stackgen.model.packages import Lock
 from stackgen.model.stacks import BaseFacts
 from stackgen.resolve.requirements import Requirements
 
+PAIR_KEY, KNOWLEDGE_BASE_KEY = "sides", "where"
+"""Keys of ``CampaignRequest.identity``; they are part of ids, and keep their names (ADR 28)."""
 PADDING_BYTES = 1031  # bytes, a prime number: no replica has the alignment of another one
 
 
@@ -142,7 +144,7 @@ class CampaignRequest:
         stacks, measurement = self.stacks, self.measurement
         content: dict[str, object] = {
             "executor": executor,
-            "where": where,
+            KNOWLEDGE_BASE_KEY: where,
             "base": facts.content,
             "asked": stacks.requirements.content,
             "vary": sorted(stacks.vary),
@@ -160,7 +162,7 @@ class CampaignRequest:
         further = {
             "gpus": self.processors.gpus,
             "program": measurement.program and measurement.program.arguments,
-            "sides": list(stacks.pair),
+            PAIR_KEY: list(stacks.pair),
             "project": sorted(stacks.project),
             "cpus": list(self.scaling.cpus),
             "measure_cpus": list(self.processors.measure_cpus),

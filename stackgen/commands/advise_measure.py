@@ -23,7 +23,12 @@ from stackgen.campaign.candidates import (
 from stackgen.campaign.indicators import indicator_calls, known_indicators
 from stackgen.campaign.options import BudgetOptions, SearchOptions
 from stackgen.campaign.plan import Calls, SelectedStacks
-from stackgen.campaign.request import CampaignRequest, StackRequest
+from stackgen.campaign.request import (
+    KNOWLEDGE_BASE_KEY,
+    PAIR_KEY,
+    CampaignRequest,
+    StackRequest,
+)
 from stackgen.campaign.user_input import read_measurement
 from stackgen.commands.advise import (
     ADVISE,
@@ -79,7 +84,7 @@ class Earlier:
     @property
     def pair(self) -> list[str]:
         """Return the identities of its stacks, the lock's first."""
-        found = self.request.get("sides", [])
+        found = self.request.get(PAIR_KEY, [])
         return [str(each) for each in found] if isinstance(found, list) else []
 
 
@@ -393,7 +398,7 @@ def _question(request: CampaignRequest, backend: Backend) -> dict[str, object]:
 
 
 def _without_pair(request: Mapping[str, object]) -> dict[str, object]:
-    return {k: v for k, v in request.items() if k not in ("sides", "where")}
+    return {k: v for k, v in request.items() if k not in (PAIR_KEY, KNOWLEDGE_BASE_KEY)}
 
 
 def _as_they_are(locks: Sequence[Lock]) -> GivenStacks:
