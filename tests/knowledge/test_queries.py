@@ -1,3 +1,5 @@
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,6 +8,7 @@ from stackgen.errors import DatabaseError, UsageError
 from stackgen.knowledge import database as database_module
 from stackgen.knowledge.database import Database, open_database
 from stackgen.knowledge.queries import NamedQuery, named_queries
+from stackgen.model.identity import canonical_json
 from stackgen.model.inspections import Outcome
 from tests.knowledge import samples
 
@@ -57,6 +60,19 @@ def test_versions_distinguish_tries_from_successes(tmp_path: Path) -> None:
     with filled(tmp_path / "kb.db") as database:
         _, rows = database.run_named("versions", {"name": "numpy"})
     assert rows == (("1.26.4", 1, 3, 3), ("2.0.0", 1, 4, 3))
+
+
+def test_the_request_of_a_campaign_has_standard_keys_though_its_id_has_frozen_ones(
+    tmp_path: Path,
+) -> None:
+    stated = {"asked": ['numpy>=1 ; "asked":'], "reference": None, "sides": ["a", "b"]}
+    campaign = replace(samples.CAMPAIGN, request=canonical_json(stated))
+    with open_database(tmp_path / "kb.db") as database:
+        database.add_machine(samples.MACHINE)
+        database.add_campaign(campaign, samples.STARTED)
+        columns, (row,) = database.run_named("campaigns")
+    shown = json.loads(str(row[columns.index("request")]))
+    assert shown == {"requirements": stated["asked"], "baseline": None, "pair": stated["sides"]}
 
 
 def test_an_unknown_query_names_those_there_are(tmp_path: Path) -> None:
