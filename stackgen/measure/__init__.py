@@ -1,4 +1,4 @@
-"""Blocks, effects and controls: what may be said from observations."""
+"""Statistics, without I/O: blocks, effects, controls, search, attribution; what may be said."""
 
 from stackgen.measure.blocks import SAMPLES, Design, calibration_plan, plan_block, plan_search
 from stackgen.measure.disturbances import exclude_disturbed

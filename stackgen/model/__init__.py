@@ -1,1 +1,1 @@
-"""The frozen values that cross the seams between stages (DESIGN: what crosses each seam)."""
+"""The frozen values that cross package boundaries."""

@@ -1,1 +1,1 @@
-"""Content-addressed wheels and layers on disk."""
+"""What lies on disk: paths, files and their locks, leases, wheels, the state of an installation."""
