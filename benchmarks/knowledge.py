@@ -9,6 +9,8 @@ coverage   95 % intervals: direct, indirect and predicted log ratios, by campaig
 machines   the same for a machine on which nothing was measured, by machines that are known.
 equal      knowledge bases of equal stacks: how many hold any false recommendation (all locks are
            tried); gate: 66 of 1,000, where 5 % are allowed.
+seeded     equal stacks again, on a machine that may repeat worse than those of the observations
+           that come with stackgen, which the prior is learned from; gate: 5 % up to 2 % of spread.
 repeated   ``advise --measure`` again and again for one lock among equal stacks, until it recommends
            one or nothing is left that may be faster; gate: as for equal.
 poisoned   a fifth of the origins scale one stack's times by 0.8; gate: 5 % false recommendations
@@ -24,8 +26,8 @@ import argparse
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,7 +35,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from stackgen.knowledge.database import open_database
-from stackgen.knowledge.graph import Comparisons, EvidenceGraph, Place, StackNode
+from stackgen.knowledge.graph import Comparisons, EvidenceGraph, Place, StackNode, repeats_on
 from stackgen.knowledge.proposals import predict
 from stackgen.knowledge.recommendation import (
     FEWEST_ORIGINS,
@@ -45,7 +47,7 @@ from stackgen.knowledge.recommendation import (
 from stackgen.knowledge.seed import load_seeds
 from stackgen.measure import ALPHA, INTERIM_ANALYSES, MARGIN, effect
 from stackgen.measure.contrasts import CampaignContrasts, estimates
-from stackgen.measure.meta_analysis import Mixture, learned_prior
+from stackgen.measure.meta_analysis import Mixture, Repeats, learned_prior
 from stackgen.measure.posterior import Array, Places
 from stackgen.model.evidence import Verdict
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
@@ -60,6 +62,7 @@ TAILS, DEVIATIONS = 4, (0.02, 0.04, 0.08)
 BUDGET_ENDS = 0.15  # the chance at each interim analysis
 POISON, POISONED = 0.8, 0.2
 GATE, GATE_OF = 66, 1000
+CALM = 0.02
 HERE = MachineId("m0")
 
 
@@ -300,23 +303,29 @@ def machines(bases: int, seed: int, deadline: float) -> None:
 # False and missed recommendations
 
 
-def locks(world: World, place: Place) -> Iterator[tuple[str, tuple[Assessment, ...]]]:
+def locks(
+    world: World, place: Place, repeated: Sequence[Repeats] = ()
+) -> Iterator[tuple[str, tuple[Assessment, ...]]]:
     """Yield what is said of each lock for which anything may be faster: each stack is one once."""
     graphs = world.graphs()
     names = {key for graph in graphs.values() for each in graph.components for key in each}
     for current in sorted(names):
-        if not any(_may_be_faster(graph, current, place) for graph in graphs.values()):
+        prior = learned_prior(others=repeated)
+        if not any(_may_be_faster(graph, current, place, prior) for graph in graphs.values()):
             continue
         others = {name: dict.fromkeys(graphs, name) for name in sorted(names - {current})}
         own = dict.fromkeys(graphs, current)
-        yield current, assess(graphs, current=own, candidates=others, place=place)
+        yield (
+            current,
+            assess(graphs, current=own, candidates=others, place=place, repeated=repeated),
+        )
 
 
-def _may_be_faster(graph: EvidenceGraph, current: str, place: Place) -> bool:
+def _may_be_faster(graph: EvidenceGraph, current: str, place: Place, prior: Array) -> bool:
     """Return whether an interval alone is above 1, which a recommendation implies."""
     if not graph.component(current):
         return False
-    known = graph.fit(current, place, prior=learned_prior())
+    known = graph.fit(current, place, prior=prior)
     found = known.log_ratios(current, [each for each in known.stacks if each != current])
     above = found.below(np.zeros(len(found.mean))) < ALPHA / 2
     return bool(np.any(above & (found.mean > math.log1p(MARGIN))))
@@ -353,12 +362,40 @@ def equal(bases: int, seed: int, deadline: float) -> None:
         wrong.setdefault((plan.campaigns, plan.spread), []).append(false)
     count, tried = sum(map(sum, wrong.values())), sum(map(len, wrong.values()))
     print(f"\nequal stacks: {count} of {tried} knowledge bases hold a false recommendation")
+    _print_wrong(wrong)
+    _gate(count, math.ceil(GATE * tried / GATE_OF))
+
+
+def seeded(bases: int, seed_number: int, deadline: float) -> None:
+    """Print the same for a new machine, where the shipped observations are known."""
+    rows = _shipped_rows()[0]
+    known = [
+        repeats_on(machine, seed.evidence_graphs([r for r in rows if r.machine_id == machine]))
+        for machine in sorted({each.machine_id for each in rows})
+    ]
+    wrong: dict[tuple[int, float], list[bool]] = {}
+    for number in _until(deadline, bases):
+        dice = np.random.default_rng([seed_number, 5, number])
+        plan = replace(mixed(number, dice), machines=1)
+        world = simulate(plan, dice)
+        place = Place(machine_id=HERE)
+        false = any(recommended(found) for _, found in locks(world, place, known))
+        wrong.setdefault((plan.campaigns, plan.spread), []).append(false)
+    calm = [each for (_, spread), cell in wrong.items() if spread <= CALM for each in cell]
+    print(
+        f"\nequal stacks on a new machine, {len(known)} others known: {sum(calm)} of {len(calm)} "
+        f"knowledge bases with spreads up to {CALM:.0%} hold a false recommendation"
+    )
+    _print_wrong(wrong)
+    _gate(sum(calm), math.ceil(GATE * len(calm) / GATE_OF))
+
+
+def _print_wrong(wrong: Mapping[tuple[int, float], Sequence[bool]]) -> None:
     print(f"campaigns  spread {'  '.join(f'{each:8.3f}' for each in SPREADS)}")
     for campaigns in CAMPAIGNS:
         cells = [wrong.get((campaigns, spread), []) for spread in SPREADS]
         shown = "  ".join(f"{sum(each):3} of {len(each):2}" for each in cells)
         print(f"{campaigns:9}         {shown}")
-    _gate(count, math.ceil(GATE * tried / GATE_OF))
 
 
 MOST_REPEATED = 12
@@ -485,21 +522,14 @@ def recorded(_bases: int, _seed: int, deadline: float) -> None:
 
 def shipped(_bases: int, _seed: int, _deadline: float) -> None:
     """Print how campaigns that come with stackgen are predicted by the others, and half widths."""
-    with TemporaryDirectory() as folder, open_database(Path(folder) / "kb.db") as database:
-        load_seeds(database, shipped_folder("kb") / "seed")
-        calls = {call.id: call.label for call in database.calls()}
-        rows = [
-            each
-            for each in database.contrasts()
-            if not calls[each.indicator_id].startswith("python/")
-        ]
+    rows, calls = _shipped_rows()
     print("\nthe observations that come with stackgen: half widths of ratios to the newest stack")
     print("  by the evidence graph, and of blocks alone; log ratios that other campaigns predicted")
     widths: dict[IndicatorId, list[float]] = {}
     for indicator, width in seed.half_widths(rows):
         widths.setdefault(indicator, []).append(width)
     graphs = seed.evidence_graphs(rows)
-    priors = seed.learned_priors(graphs)
+    priors = seed.learned_priors(rows)
     inside = total = 0
     for indicator, graph in graphs.items():
         own = [each for each in rows if each.indicator_id == indicator]
@@ -512,6 +542,15 @@ def shipped(_bases: int, _seed: int, _deadline: float) -> None:
             f"of {found.campaigns} campaigns, +-{found.half_width:.1%}"
         )
     print(f"  together {inside} of {total}, nominal 95 %", flush=True)
+
+
+def _shipped_rows() -> tuple[list[CampaignContrasts], Mapping[IndicatorId, str]]:
+    """Return the contrasts that come with stackgen, and labels of indicators."""
+    with TemporaryDirectory() as folder, open_database(Path(folder) / "kb.db") as database:
+        load_seeds(database, shipped_folder("kb") / "seed")
+        calls = {call.id: call.label for call in database.calls()}
+        known = database.contrasts()
+    return [each for each in known if not calls[each.indicator_id].startswith("python/")], calls
 
 
 def _finds(campaigns: int, spread: float, gain: float, seed: int, number: int) -> bool:
@@ -545,6 +584,7 @@ def main() -> None:
         "coverage": coverage,
         "machines": machines,
         "equal": equal,
+        "seeded": seeded,
         "repeated": repeated,
         "poisoned": poisoned,
         "power": power,

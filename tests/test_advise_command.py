@@ -4,15 +4,20 @@ import gzip
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from stackgen.campaign.options import IndexOptions
+from stackgen.campaign.request import CampaignRequest
 from stackgen.commands.advise import AdviseRequest, advise, free_requirements
-from stackgen.commands.options import AdviceOptions
+from stackgen.commands.advise_measure import measure
+from stackgen.commands.options import AdviceOptions, MeasureOptions
 from stackgen.model.evidence import CAREFUL, Answer
 from stackgen.model.packages import LockedPackage, LockFile
 from stackgen.model.progress import NullProgress
+from stackgen.model.reports.campaigns import MeasurementHealth, RunSummary
+from stackgen.model.reports.locks import AdviceReport
 from stackgen.report.advice import advice_text
 from stackgen.resolve.requirements import parse_requirements
 from stackgen.storage.paths import find_paths
@@ -144,9 +149,9 @@ def test_a_lock_of_the_newest_versions_is_sent_to_a_measurement_that_has_others(
     assert report.measure_command == f"stackgen advise {lock} --measure 15m{option}"
 
 
-@pytest.mark.parametrize(("measure", "refused"), [([], True), (["--measure", "1m"], False)])
+@pytest.mark.parametrize(("options", "refused"), [([], True), (["--measure", "1m"], False)])
 def test_a_plan_of_measuring_an_update_writes_nothing(
-    tmp_path: Path, measure: list[str], refused: bool
+    tmp_path: Path, options: list[str], refused: bool
 ) -> None:
     for name, version in (("old", "1.26.4"), ("new", "2.3.5")):
         (tmp_path / f"{name}.txt").write_text(f"numpy=={version}\n")
@@ -159,7 +164,45 @@ def test_a_plan_of_measuring_an_update_writes_nothing(
     }
     own = ("--dry-run", "--no-index", "--executor", "virtualenv")
     done = run_command(
-        "advise", "old.txt", "new.txt", *measure, *own, folder=tmp_path, environ=environ
+        "advise", "old.txt", "new.txt", *options, *own, folder=tmp_path, environ=environ
     )
     assert done.returncode != 0
     assert ("the comparison of two locks writes nothing" in done.stderr) is refused
+
+
+@pytest.mark.parametrize(("given_s", "shares"), [(1000.0, [0.6, 1.0]), (100.0, [1.0])])
+def test_a_first_campaign_leaves_time_for_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given_s: float, shares: list[float]
+) -> None:
+    """No campaign alone shows how far the next one would differ."""
+    lock = tmp_path / "requirements.txt"
+    lock.write_text("numpy==1.26.4\n")
+    budgets = []
+
+    def spend(request: CampaignRequest, *_: object, **__: object) -> object:
+        budgets.append(request.budget.budget_s)
+        run = RunSummary(
+            blocks=9,
+            new_inspections=9,
+            seconds=1.0,
+            untried=0,
+            stopped="the budget is spent",
+            interrupted=False,
+            exit_code=0,
+        )
+        return SimpleNamespace(run=run, failed=(), health=MeasurementHealth())
+
+    monkeypatch.setattr("stackgen.commands.advise_measure.explore", spend)
+    report = measure(
+        AdviseRequest(
+            path=lock,
+            index=IndexOptions(no_index=True),
+            measure=MeasureOptions(budget_s=given_s),
+        ),
+        find_paths({"HOME": str(tmp_path), "STACKGEN_SEED": ""}, kb=tmp_path / "kb.db"),
+        {"PIP_CONFIG_FILE": os.devnull},
+        NullProgress(),
+        dry_run=False,
+    )
+    assert isinstance(report, AdviceReport)
+    assert budgets == pytest.approx([share * given_s for share in shares], rel=0.02)

@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackgen.errors import EvidenceError
-from stackgen.knowledge.graph import EvidenceGraph, Place, StackNode
+from stackgen.knowledge.graph import EvidenceGraph, Place, StackNode, repeats_on
 from stackgen.knowledge.proposals import predict
 from stackgen.measure.contrasts import CampaignContrasts
 from stackgen.measure.meta_analysis import (
@@ -23,6 +24,7 @@ from stackgen.measure.meta_analysis import (
     learned_prior,
     spread_grid,
 )
+from stackgen.measure.posterior import Array
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
 
 HERE = Place(machine_id=MachineId("here"))
@@ -48,7 +50,7 @@ def row(
         indicator_id=IndicatorId("matmul"),
         machine_id=MachineId(machine),
         origins=(origin,) if origin else (),
-        date=f"2026-01-{number + 1:02}",
+        date=f"2026-01-{number % 28 + 1:02}",
         baseline=StackId(baseline),
         candidates=tuple(StackId(name) for name in names),
         log_ratios=tuple(log_ratios[name] for name in names),
@@ -187,18 +189,44 @@ def test_leaving_stacks_out_that_one_campaign_measured_changes_nothing() -> None
     )
 
 
-def test_repeated_campaigns_teach_how_far_a_single_one_can_be_trusted() -> None:
-    agreeing = EvidenceGraph([row(n, {"b": 0.1, "c": 0.0}) for n in range(10)], NODES)
-    apart = EvidenceGraph([row(n, {"b": 0.1 * (-1) ** n}) for n in range(10)], NODES)
+def learned(*repeated: EvidenceGraph, elsewhere: Sequence[EvidenceGraph] = ()) -> Array:
+    """Return the prior that indicators leave to another one, from this and another machine."""
+    there = MachineId("there")
+    named = [(IndicatorId(f"i{n}"), each) for n, each in enumerate((*repeated, *elsewhere))]
+    own = repeats_on(HERE.machine_id, dict(named[: len(repeated)]))
+    return learned_prior(own, [repeats_on(there, dict(named[len(repeated) :]))])
+
+
+def width(prior: Array) -> float:
+    """Return how far a single campaign leaves a difference open, on the log scale."""
     alone = EvidenceGraph([row(0, {"d": 0.1})], NODES)
-    widths = []
-    for repeated in ((), (agreeing,) * 6, (apart,)):  # as many other indicators
-        learned = learned_prior([g.fit("a", HERE).network.spread_likelihood for g in repeated])
-        low, high = alone.fit("a", HERE, prior=learned).log_ratios("a", ["d"]).interval()
-        widths.append(float(high[0] - low[0]))
-    unknown, narrow, wide = widths
-    assert narrow < unknown / 5
-    assert wide > unknown
+    low, high = alone.fit("a", HERE, prior=prior).log_ratios("a", ["d"]).interval()
+    return float(high[0] - low[0])
+
+
+def repeating(indicator: int, apart: float = 0.0) -> EvidenceGraph:
+    """Return campaigns of an indicator, each of which measured nothing else."""
+    signs = ((-1) ** n * apart for n in range(10))
+    rows = (row(100 * indicator + n, {"b": 0.1 + each}) for n, each in enumerate(signs))
+    return EvidenceGraph(rows, NODES)
+
+
+def test_repeated_campaigns_teach_how_far_a_single_one_can_be_trusted() -> None:
+    unknown = width(learned())
+    assert width(learned(*(repeating(n) for n in range(6)))) < unknown / 5
+    assert width(learned(repeating(0, apart=0.2))) > unknown
+
+
+def test_a_machine_that_repeats_well_says_less_of_another_one_than_of_itself() -> None:
+    calm = [repeating(n) for n in range(6)]
+    assert 2 * width(learned(*calm)) < width(learned(elsewhere=calm)) < width(learned())
+
+
+def test_indicators_of_the_same_campaigns_are_one_witness_not_many() -> None:
+    many = width(learned(*(repeating(n) for n in range(6))))
+    same = width(learned(*[repeating(0)] * 6))
+    assert many < 0.9 * same
+    assert same == pytest.approx(width(learned(repeating(0))), rel=0.01)
 
 
 def test_another_machine_and_another_base_make_an_answer_less_certain() -> None:
@@ -270,9 +298,11 @@ def test_versions_of_which_nothing_is_known_are_predicted_around_no_difference()
 
 
 def test_the_prior_is_a_distribution_and_learns_from_none_as_from_flat() -> None:
-    flat = [np.zeros(len(SPREADS))]
+    flat = repeats_on(
+        HERE.machine_id, {IndicatorId("i"): EvidenceGraph([row(0, {"b": 0.1})], NODES)}
+    )
     assert learned_prior().sum() == pytest.approx(1)
-    assert learned_prior(flat) == pytest.approx(learned_prior())
+    assert learned_prior(flat, [flat]) == pytest.approx(learned_prior())
     assert half_cauchy(SPREADS, 0.01).sum() == pytest.approx(1)
 
 

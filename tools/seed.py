@@ -23,7 +23,7 @@ from scipy import stats
 
 from stackgen.executors.machine import this_machine
 from stackgen.knowledge.database import Database, open_database
-from stackgen.knowledge.graph import EvidenceGraph, StackNode
+from stackgen.knowledge.graph import EvidenceGraph, StackNode, repeats_on
 from stackgen.knowledge.public import Redaction
 from stackgen.knowledge.seed import load_seeds
 from stackgen.measure.contrasts import CampaignContrasts
@@ -183,7 +183,7 @@ def half_widths(rows: Sequence[CampaignContrasts]) -> Iterator[tuple[IndicatorId
     of the first one do.
     """
     graphs = evidence_graphs(rows)
-    priors = learned_priors(graphs)
+    priors = learned_priors(rows)
     pairs = {(each.indicator_id, each.baseline, each.candidates) for each in rows}
     for indicator, baseline, candidates in sorted(pairs):
         fit = graphs[indicator].fit(baseline, None, prior=priors[indicator])
@@ -191,16 +191,18 @@ def half_widths(rows: Sequence[CampaignContrasts]) -> Iterator[tuple[IndicatorId
         yield from ((indicator, math.expm1(width)) for width in (high - low) / 2)
 
 
-def learned_priors(graphs: Mapping[IndicatorId, EvidenceGraph]) -> Mapping[IndicatorId, Array]:
-    """Return the prior of the spread between campaigns that the other indicators leave to each."""
-    likely = {
-        indicator: graph.fit(graph.components[0][0], None).network.spread_likelihood
-        for indicator, graph in graphs.items()
-    }
-    return {
-        indicator: learned_prior([each for other, each in likely.items() if other != indicator])
-        for indicator in graphs
-    }
+def learned_priors(rows: Sequence[CampaignContrasts]) -> Mapping[IndicatorId, Array]:
+    """Return the prior of the spread between campaigns that the other indicators leave to each.
+
+    For a machine that has none: how well machines repeat differs.
+    """
+    machines = sorted({each.machine_id for each in rows})
+    known = [
+        repeats_on(machine, evidence_graphs([r for r in rows if r.machine_id == machine]))
+        for machine in machines
+    ]
+    indicators = sorted({each.indicator_id for each in rows})
+    return {i: learned_prior(others=[each.without(i) for each in known]) for i in indicators}
 
 
 def evidence_graphs(rows: Sequence[CampaignContrasts]) -> Mapping[IndicatorId, EvidenceGraph]:

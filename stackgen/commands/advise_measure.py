@@ -1,12 +1,14 @@
 """Measures what would decide an advice: the lock beside what may be faster, in a campaign.
 
 The choice rests on what is known; the campaign's blocks are fresh evidence, and are put together
-with the rest. A campaign that was begun goes on with its own stacks until each comparison is
-decided; only then is another one chosen, with the next seed where the stacks are the same.
+with the rest. One campaign alone does not show how far the next one would differ, so a first one
+leaves time for a second (docs/adr/0035). A later call goes on with a campaign that was begun, once
+there are two of the same stacks, which differ in their seed.
 """
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -60,6 +62,10 @@ from stackgen.storage.paths import Paths
 
 _CANDIDATES = 2
 _LEAST_S = 5.0  # with less of the budget left, no further campaign begins
+_SPLIT_FROM_S, _FIRST_SHARE = 480.0, 0.6
+"""From which budget on the first campaign leaves time for a second, and what it may take: more than
+half, since it builds the stacks for both."""
+_ENOUGH = INTERIM_ANALYSES[0]  # blocks of a campaign that another one may follow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +73,13 @@ class Earlier:
     """A campaign of an earlier call for the same lock.
 
     locks: of its stacks, by their identities as the request spells them.
-    has_compared: whether it has blocks. finished: whether more of them would decide nothing.
+    blocks: of the comparison that has fewest. finished: whether more of them would decide nothing.
     """
 
     identity: CampaignIdentity
     locks: Mapping[str, Lock]
     has_compared: bool
+    blocks: int
     finished: bool
 
     @property
@@ -121,16 +128,26 @@ def measure(
     budget_s = request.measure.budget_s or 0.0
     ends = time.monotonic() + budget_s
     runs: list[RunSummary] = []
+    is_first_of_two = False
     while True:
         with open_sources(request, paths, environ, progress) as sources:
             advice = answer(sources, most_next=_CANDIDATES)
-            step = _next_step(sources, advice)
+            step = _next_step(sources, advice, goes_on=not runs)
             left_s = ends - time.monotonic()
             if step is None and not runs:
                 _explain_nothing(request, advice, progress)
-            if step is None or left_s < _LEAST_S or (runs and _is_over(runs[-1])):
+            over = bool(runs) and _is_over(runs[-1], is_first_of_two=is_first_of_two)
+            if step is None or left_s < _LEAST_S or over:
                 return sources.report(advice, runs)
-        campaign_request = _request(request, left_s, dry_run=dry_run)
+        alone = not any(each.blocks >= _ENOUGH for each in step.earlier)
+        is_first_of_two = not runs and left_s >= _SPLIT_FROM_S and alone
+        share_s = _FIRST_SHARE * left_s if is_first_of_two else left_s
+        if is_first_of_two:
+            progress.note(
+                f"The first campaign ends after {share_s / 60:.0f} of {left_s / 60:.0f} min at the "
+                "latest: a second one shows how far campaigns differ."
+            )
+        campaign_request = _request(request, share_s, dry_run=dry_run)
         campaign = _Chosen(request=request, step=step)
         found = explore(
             campaign_request,
@@ -147,10 +164,14 @@ def measure(
         runs.append(found.run)
 
 
-def _is_over(run: RunSummary) -> bool:
-    """Return whether a run ended so that the next one would end alike, or has no time left."""
+def _is_over(run: RunSummary, *, is_first_of_two: bool) -> bool:
+    """Return whether a run ended so that the next one would end alike, or has no time left.
+
+    Args:
+        is_first_of_two: whether it had a part of the budget.
+    """
     spent = run.stopped.startswith("the budget")  # waits count for no budget of ours either
-    return run.interrupted or run.new_inspections == 0 or spent
+    return run.interrupted or run.new_inspections == 0 or (spent and not is_first_of_two)
 
 
 def _note_run(found: ExploreReport, progress: Progress) -> None:
@@ -178,13 +199,17 @@ def _explain_nothing(request: AdviseRequest, advice: Advice, progress: Progress)
     progress.note(f"Nothing to measure: {why}.")
 
 
-def _next_step(sources: Sources, advice: Advice) -> NextCampaign | None:
-    """Return what is measured next, None where the answer needs nothing more."""
+def _next_step(sources: Sources, advice: Advice, *, goes_on: bool) -> NextCampaign | None:
+    """Return what is measured next, None where the answer needs nothing more.
+
+    Args:
+        goes_on: whether a campaign of an earlier call is to be finished in any case.
+    """
     request = sources.request
     if advice.scope is Scope.PROGRAM:
         return None
     earlier = tuple(_earlier(sources))
-    is_open = any(each.has_compared and not each.finished for each in earlier)
+    is_open = goes_on and any(each.has_compared and not each.finished for each in earlier)
     pins = tuple(each.pins for each in advice.next)
     if request.new is not None:
         pins = ()
@@ -203,16 +228,22 @@ def _earlier(sources: Sources) -> Iterator[Earlier]:
         stacks = {each.stack_id for each in inspections}
         found = (sources.known.stacks[each] for each in stacks)
         compared = [each for each in inspections if each.block and each.role is not Role.SEARCH]
+        blocks, finished = _progress(inspections, sources.calls)
         yield Earlier(
             identity=campaign,
             locks={side(each.lock, each.settings): each.lock for each in found},
             has_compared=bool(compared),
-            finished=_is_finished(inspections, sources.calls),
+            blocks=blocks,
+            finished=finished,
         )
 
 
-def _is_finished(inspections: Sequence[Inspection], calls: Sequence[IndicatorCall]) -> bool:
-    """Return whether each comparison of a campaign is decided, or has all blocks it may have.
+def _progress(
+    inspections: Sequence[Inspection], calls: Sequence[IndicatorCall]
+) -> tuple[int, bool]:
+    """Return how many blocks each comparison of a campaign has at least, and whether it is over.
+
+    It is over where each comparison is decided, or has all blocks it may have.
 
     Args:
         inspections: of the campaign, calibrations included: they tell what disturbed a block.
@@ -223,10 +254,11 @@ def _is_finished(inspections: Sequence[Inspection], calls: Sequence[IndicatorCal
     used = {each.indicator_id for each in compared}
     own = [c for c in calls if c.id in used and c.indicator.component != CONTROL_COMPONENT]
     if baseline is None or not own:
-        return False
+        return 0, False
     labels = {each.stack_id: "" for each in compared}
     rows = rank(inspections, labels=labels, baseline=baseline, calls=own)
-    return decided(rows, own) or fewest_blocks(rows, own) >= INTERIM_ANALYSES[-1]
+    blocks = fewest_blocks(rows, own)
+    return blocks, decided(rows, own) or blocks >= INTERIM_ANALYSES[-1]
 
 
 def _request(request: AdviseRequest, budget_s: float, *, dry_run: bool) -> CampaignRequest:
@@ -266,17 +298,19 @@ class _Chosen:
         request = request.with_indicators(*sorted(each.label for each in calls))
         question = _question(request, backend)
         alike = [each for each in self.step.earlier if _without_pair(each.request) == question]
+        measured = Counter(frozenset(each.pair) for each in alike if each.has_compared)
         for each in alike:
-            if each.has_compared and not each.finished and {*each.pair} <= each.locks.keys():
+            alone = measured[frozenset(each.pair)] == 1 and each.blocks >= _ENOUGH
+            is_open = each.has_compared and not each.finished and not alone
+            if is_open and {*each.pair} <= each.locks.keys():
                 progress.note("Going on with the campaign that an earlier call began.")
                 locks = [each.locks[one] for one in each.pair]
                 return self._selected(
                     request.with_budget(seed=each.identity.seed), _as_they_are(locks)
                 )
         stacks = self._new(index, request, backend, progress)
-        pair = {side(each.lock, each.settings) for each in stacks.candidates()}
-        seed = sum(each.finished and {*each.pair} == pair for each in alike)
-        return self._selected(request.with_budget(seed=seed), stacks)
+        pair = frozenset(side(each.lock, each.settings) for each in stacks.candidates())
+        return self._selected(request.with_budget(seed=measured[pair]), stacks)
 
     def _selected(self, request: CampaignRequest, stacks: GivenStacks) -> SelectedStacks:
         every = list(stacks.candidates())

@@ -28,12 +28,13 @@ from stackgen.measure.meta_analysis import (
     Link,
     Mixture,
     NetworkFit,
+    Repeats,
     Study,
     fit,
     spread_grid,
 )
 from stackgen.measure.posterior import Array
-from stackgen.model.identity import CampaignId, MachineId, StackId
+from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
 
 MOST_NODES = 150
 """Of a larger component only the part nearest to the stack in question is put together: least
@@ -387,6 +388,25 @@ class _GraphCampaign:
     @cached_property
     def keys(self) -> frozenset[str]:
         return frozenset(arm.key for arm in self.arms)
+
+
+def repeats_on(machine: MachineId, graphs: Mapping[IndicatorId, EvidenceGraph]) -> Repeats:
+    """Return what repeated campaigns say of the spread between campaigns on a machine.
+
+    Args:
+        machine: on which all campaigns of the graphs were run.
+        graphs: by indicator; of each, the largest component counts.
+    """
+    rows = [row for graph in graphs.values() for row, _ in graph.campaigns]
+    return Repeats(
+        machine_id=machine,
+        weight=len({row.campaign_id for row in rows}) / max(1, len(rows)),
+        log_likelihoods={
+            indicator: graph.fit(graph.components[0][0], None).network.spread_likelihood
+            for indicator, graph in graphs.items()
+            if graph.components
+        },
+    )
 
 
 def _marginal(values: Array, covariance: Array, keep: Sequence[bool]) -> tuple[Array, Array]:

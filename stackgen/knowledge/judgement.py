@@ -16,10 +16,17 @@ from stackgen.knowledge.equivalence import (
     frameworks,
 )
 from stackgen.knowledge.evidence import CONTROL_COMPONENT, Results, StackSummary
-from stackgen.knowledge.graph import MOST_NODES, EvidenceGraph, Extent, NextBlock, Place
+from stackgen.knowledge.graph import (
+    MOST_NODES,
+    EvidenceGraph,
+    Extent,
+    NextBlock,
+    Place,
+    repeats_on,
+)
 from stackgen.knowledge.recommendation import FEWEST_MACHINES, Assessment, assess
 from stackgen.measure.contrasts import CampaignContrasts
-from stackgen.measure.posterior import Array
+from stackgen.measure.meta_analysis import Repeats
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
 from stackgen.model.inspections import IndicatorCall
 from stackgen.model.stacks import PROGRAM, BaseFacts, Machine, Stack
@@ -90,7 +97,7 @@ class Whole:
     extents: Mapping[IndicatorId, Extent]
     machines: Mapping[IndicatorId, Sequence[frozenset[MachineId]]]
     errors: Mapping[IndicatorId, float]
-    repeated: Mapping[IndicatorId, Array]
+    repeated: Sequence[Repeats]
     failing: frozenset[StackId]
     measured: frozenset[StackId]
     results: Results
@@ -201,17 +208,24 @@ class Knowledge:
         return max(largest, default=0) <= SMALL
 
     @cached_property
-    def repeated(self) -> Mapping[IndicatorId, Array]:
-        """Return what repeated campaigns say of the spread between campaigns, by indicator."""
+    def repeated(self) -> Sequence[Repeats]:
+        """Return what repeated campaigns say of the spread between campaigns, by machine."""
         if self._whole is not None:
             return self._whole.repeated
         if len(self.graphs) < 2:
-            return {}
-        return {
-            indicator: graph.fit(graph.components[0][0], None).network.spread_likelihood
-            for indicator, graph in self.graphs.items()
-            if graph.components and len(graph) > 1
-        }
+            return ()
+        on: dict[MachineId, dict[IndicatorId, list[CampaignContrasts]]] = {}
+        for indicator, rows in sorted(self._rows.items()):
+            for row in rows:
+                on.setdefault(row.machine_id, {}).setdefault(indicator, []).append(row)
+        found = (self._repeats(machine, own) for machine, own in sorted(on.items()))
+        return tuple(each for each in found if each.log_likelihoods)
+
+    def _repeats(
+        self, machine: MachineId, rows: Mapping[IndicatorId, Sequence[CampaignContrasts]]
+    ) -> Repeats:
+        graphs = {i: EvidenceGraph(own, self.nodes.nodes(i)) for i, own in rows.items()}
+        return repeats_on(machine, {i: g for i, g in graphs.items() if len(g) > 1})
 
     def cases(self, versions_on: Mapping[BaseFacts, Versions]) -> Iterator[Case]:
         """Yield the cases in which anything was compared with the versions of each base."""

@@ -30,6 +30,7 @@ from stackgen.knowledge.graph import MOST_NODES, Extent, Surroundings
 from stackgen.knowledge.judgement import SMALL, Knowledge, Whole
 from stackgen.locks.reading import admits_python
 from stackgen.measure import Computed
+from stackgen.measure.meta_analysis import Repeats
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
 from stackgen.model.stacks import BaseFacts, Stack
 
@@ -65,7 +66,14 @@ class _Graph(msgspec.Struct, array_like=True, frozen=True):
     machines: tuple[_Numbers, ...]
     several: bool
     error: float
-    repeated: tuple[float, ...]
+
+
+class _Repeats(msgspec.Struct, array_like=True, frozen=True):
+    """``Repeats`` of a machine, likelihoods by graph."""
+
+    machine: int
+    weight: float
+    likelihoods: tuple[tuple[int, tuple[float, ...]], ...]
 
 
 class Outline(msgspec.Struct, array_like=True, frozen=True):
@@ -89,6 +97,7 @@ class Outline(msgspec.Struct, array_like=True, frozen=True):
     baselines: _Numbers
     results: tuple[tuple[int, int, _Numbers, _Numbers], ...]
     graphs: tuple[_Graph, ...]
+    repeats: tuple[_Repeats, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +163,17 @@ def outlined(known: Knowledge) -> bytes:
         baselines=tuple(sorted(at[each] for each in known.results.baselines if each in at)),
         results=tuple(results),
         graphs=tuple(graphs),
+        repeats=tuple(
+            _Repeats(
+                machine=machines.index(each.machine_id),
+                weight=each.weight,
+                likelihoods=tuple(
+                    (number[indicator], tuple(map(float, own)))
+                    for indicator, own in sorted(each.log_likelihoods.items())
+                ),
+            )
+            for each in known.repeated
+        ),
     )
     return msgspec.msgpack.encode(made)
 
@@ -203,7 +223,6 @@ def _graph(
         machines=tuple(tuple(sorted(map(machines.index, each))) for each in on),
         several=graph is not None and graph.several,
         error=0.0 if graph is None else known.usual_error(indicator),
-        repeated=tuple(map(float, known.repeated.get(indicator, ()))),
     )
 
 
@@ -413,7 +432,17 @@ class Chooser:
                 for graph in graphs
             },
             errors={graph.indicator: graph.error for graph in graphs},
-            repeated={each.indicator: np.array(each.repeated) for each in graphs if each.repeated},
+            repeated=tuple(
+                Repeats(
+                    machine_id=known.machines[each.machine],
+                    weight=each.weight,
+                    log_likelihoods={
+                        known.graphs[graph].indicator: np.array(own)
+                        for graph, own in each.likelihoods
+                    },
+                )
+                for each in known.repeats
+            ),
             failing=frozenset(ids[each] for each in known.failing),
             measured=frozenset(ids[each] for each in known.measured),
             results=self._results(),

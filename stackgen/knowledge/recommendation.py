@@ -19,8 +19,7 @@ from enum import Enum
 
 from stackgen.knowledge.graph import MOST_NODES, Basis, Comparisons, EvidenceGraph, Place
 from stackgen.measure import ALPHA, MARGIN
-from stackgen.measure.meta_analysis import Mixture, learned_prior, simultaneous
-from stackgen.measure.posterior import Array
+from stackgen.measure.meta_analysis import Mixture, Repeats, learned_prior, simultaneous
 from stackgen.model.identity import IndicatorId, MachineId
 
 FEWEST_MACHINES = 3
@@ -62,12 +61,18 @@ def alpha_after(campaigns: int) -> float:
     """Return the share of false "faster" that an answer may have after so many campaigns for it.
 
     Campaigns go on until one decides. So that all of them together keep to ``ALPHA``, however many
-    there will be, the k-th gets ALPHA / (k (k + 1)), of which the sum is ALPHA (docs/adr/0032).
+    there will be, the first two get two fifths of it each, and the k-th of the later ones
+    1/5 / ((k - 2) (k - 1)); the sum of all is ALPHA (docs/adr/0032). Most answers come after the
+    second campaign: the first one alone does not show how far the next would differ.
 
     Args:
         campaigns: that were run to decide this answer; each of them is another interim analysis.
     """
-    return ALPHA / (campaigns * (campaigns + 1)) if campaigns else ALPHA
+    if campaigns == 0:
+        return ALPHA
+    if campaigns <= 2:
+        return ALPHA * 2 / 5
+    return ALPHA / 5 / ((campaigns - 2) * (campaigns - 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +104,7 @@ def assess(
     current: Mapping[IndicatorId, str],
     candidates: Mapping[str, Mapping[IndicatorId, str]],
     place: Place,
-    repeated: Mapping[IndicatorId, Array] | None = None,
+    repeated: Sequence[Repeats] = (),
     margin: float = MARGIN,
     alpha: float = ALPHA,
     explained: int = 3,
@@ -112,8 +117,8 @@ def assess(
         current: the key of the user's stack in each graph that has it.
         candidates: by name, the key of each in the graphs that have it.
         place: the user's machine and base.
-        repeated: ``NetworkFit.spread_likelihood`` of the indicators of the whole knowledge base:
-            what its repeated campaigns say of the spread between campaigns.
+        repeated: what repeated campaigns of the whole knowledge base say of the spread between
+            campaigns, by machine.
         margin: relative difference that is of no importance.
         alpha: the share of knowledge bases of equal stacks that may hold any wrong "faster".
         explained: of how many candidates that are not faster the basis is given, best first.
@@ -126,8 +131,9 @@ def assess(
     for indicator, key in sorted(current.items()):
         keys = {each[indicator] for each in candidates.values() if indicator in each} - {key}
         if indicator in graphs and keys & set(graphs[indicator].component(key)):
-            others = {i: each for i, each in (repeated or {}).items() if i != indicator}
-            prior = learned_prior([others[i] for i in sorted(others)])
+            said = [each.without(indicator) for each in repeated]
+            own = next((each for each in said if each.machine_id == place.machine_id), None)
+            prior = learned_prior(own, [each for each in said if each is not own])
             known = graphs[indicator].fit(key, place, of=keys, prior=prior, most=most)
             if len(known.stacks) > 1:
                 pairs.append(_Question(known, indicator, key, place))

@@ -14,7 +14,7 @@ campaigns that lie far out (contaminated normal). docs/adr/0029 has figures.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -22,6 +22,7 @@ from itertools import product
 import numpy as np
 
 from stackgen.measure.posterior import Array, Places
+from stackgen.model.identity import IndicatorId, MachineId
 
 SPREADS: Array = np.array(
     [
@@ -35,8 +36,9 @@ _BETWEEN_BASES = np.array([0.001, 0.01, 0.05])
 _BETWEEN_MACHINES = np.array([0.002, 0.015, 0.04, 0.1, 0.22, 0.6])
 
 SCALE, FACTOR = 0.04, 3.0
-"""Where no repeated campaigns say more, the spread between campaigns on one machine and base is
-half-Cauchy, with a scale that is log-normal around 4 %, known to a factor of 3."""
+"""The spread between campaigns on one machine and base is half-Cauchy. Its scale is log-normal, a
+factor of 3 around what is usual for machines, and that is a factor of 3 around 4 %."""
+_STEPS = np.linspace(-4, 4, 33)  # of scales, powers of FACTOR
 SCALE_OF_BASES = 0.01
 SCALE_OF_MACHINES = 0.05
 OUTLYING, FAR = 0.05, 0.25
@@ -94,19 +96,53 @@ def half_cauchy(points: Array, scale: float) -> Array:
     return np.asarray(mass / mass.sum())
 
 
-def learned_prior(log_likelihoods: Sequence[Array] = ()) -> Array:
+@dataclass(frozen=True, slots=True, eq=False)
+class Repeats:
+    """What campaigns that repeat each other on one machine say of the spread between campaigns.
+
+    weight: campaigns for each row of an indicator: those of the same campaigns share what made one
+        differ from the next, and together they say no more than one would.
+    log_likelihoods: by indicator, ``NetworkFit.spread_likelihood`` of this machine's campaigns.
+        Those without repeated campaigns are flat, and change nothing.
+    """
+
+    machine_id: MachineId
+    weight: float
+    log_likelihoods: Mapping[IndicatorId, Array]
+
+    def without(self, indicator: IndicatorId) -> "Repeats":
+        """Return what the other indicators say."""
+        rest = {i: each for i, each in self.log_likelihoods.items() if i != indicator}
+        return replace(self, log_likelihoods=rest)
+
+    def likelihood(self, masses: Array) -> Array:
+        """Return the likelihood of each of some priors, shape (p,) for masses (p, spreads)."""
+        found = np.zeros(len(masses))
+        for _, each in sorted(self.log_likelihoods.items()):
+            found = found + self.weight * np.log(masses @ np.exp(each - each.max()))
+        return np.asarray(np.exp(found - found.max()))
+
+
+def learned_prior(own: Repeats | None = None, others: Iterable[Repeats] = ()) -> Array:
     """Return the prior mass of each of ``SPREADS``, from what other indicators' campaigns repeat.
 
+    A machine whose campaigns repeat each other says much of itself and little of the next one: how
+    well machines repeat differs by a factor of 3 beforehand.
+
     Args:
-        log_likelihoods: of the spread between campaigns, ``NetworkFit.spread_likelihood`` of other
-            indicators. Those without repeated campaigns are flat, and change nothing.
+        own: of the machine that the prior is for.
+        others: of further machines.
     """
-    steps = np.linspace(-3, 3, 13)
-    masses = np.array([half_cauchy(SPREADS, scale) for scale in SCALE * FACTOR**steps])
-    logs = -(steps**2) / 2
-    for each in log_likelihoods:
-        logs = logs + np.log(masses @ np.exp(each - each.max()))
-    weights = np.exp(logs - logs.max())
+    masses = np.array([half_cauchy(SPREADS, scale) for scale in SCALE * FACTOR**_STEPS])
+    usual = np.exp(-(_STEPS**2) / 2)
+    around = np.exp(-((_STEPS[:, None] - _STEPS) ** 2) / 2)
+    around /= around.sum(axis=1, keepdims=True)
+    for each in others:
+        usual = usual * (around @ each.likelihood(masses))
+        usual /= usual.sum()
+    weights = usual @ around
+    if own is not None:
+        weights = weights * own.likelihood(masses)
     found: Array = weights @ masses / weights.sum()
     return found
 

@@ -24,6 +24,7 @@ from stackgen.report.tables import columns, duration
 
 _MOST_SHOWN, _IN_TABLE = 4, 2
 _TWICE = 2.0  # from this ratio on, it is stated in place of percents
+_LITTLE_KNOWN = 1.25  # blocks of one campaign say far more: the spread between campaigns is unknown
 
 TableRows = list[tuple[str, ...]]
 
@@ -115,6 +116,11 @@ def _answer(report: AdviceReport) -> list[str]:
 def _nothing_faster(advice: Advice) -> str:
     """Return that nothing is shown to be faster, and how much faster anything may still be."""
     if advice.answer is Answer.UNDECIDED and advice.possible is not None:
+        if advice.possible > _LITTLE_KNOWN:
+            return (
+                "Not decided: too few campaigns to tell. Nothing is shown to be faster than this "
+                f"lock, and that something is {_faster_by(advice.possible)} is not excluded."
+            )
         return (
             "Not decided: nothing is shown to be faster than this lock, but what was measured does "
             f"not exclude that something is {_faster_by(advice.possible)}."
