@@ -276,3 +276,12 @@ def test_a_misspelt_indicator_is_refused_before_any_index_is_read(laboratory: La
     assert refused.returncode == 2
     assert "numpy/matmul" in refused.stderr
     assert refused.stderr.startswith("error: no indicator is called 'matml'")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_discard_what_is_written(
+    laboratory: Laboratory, closed: str
+) -> None:
+    done = laboratory.shell(f"stackgen kb stats; stackgen kb export {closed}")
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr

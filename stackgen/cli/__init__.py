@@ -199,8 +199,23 @@ def _fail(error: StackgenError) -> NoReturn:
     raise SystemExit(error.exit_code)
 
 
+def _open_closed_streams() -> None:
+    """Let what was closed (``>&-``) discard what is written, as other programs do.
+
+    A file that is opened later must not become standard output, either.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:  # the lowest free number is taken, which is this one
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
+
+
 def main() -> None:
     """Run the command; explain expected failures, let bugs show tracebacks."""
+    _open_closed_streams()
     try:
         with interrupts.interruptible() as received:
             _run(received)
