@@ -48,6 +48,13 @@ def test_a_row_that_is_not_valid_is_named_and_all_others_are_copied(
     assert laboratory.run("kb", "failures", "--kb", str(new)).returncode == 0
 
 
+def test_what_cannot_be_recovered_leaves_no_file(laboratory: Laboratory, tmp_path: Path) -> None:
+    damaged, new = tmp_path / "damaged.db", tmp_path / "new.db"
+    damaged.write_bytes(b"no database" * 1000)
+    assert laboratory.run("kb", "recover", str(damaged), str(new)).returncode == 10
+    assert not new.exists()
+
+
 def test_a_refused_merge_blames_the_other_file(laboratory: Laboratory, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     with closing(sqlite3.connect(laboratory.kb)) as raw:

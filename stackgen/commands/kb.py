@@ -117,8 +117,12 @@ def recover(damaged: Path, output: Path) -> tuple[int, int]:
             why="what can be read of a file is copied to a new one",
             fix="stackgen kb recover DAMAGED NEW",
         )
-    with open_database(output) as database:
-        return database.recover(damaged)
+    try:
+        with open_database(output) as database:
+            return database.recover(damaged)
+    except BaseException:  # half a copy is none, and would be in the way of the next one
+        output.unlink(missing_ok=True)
+        raise
 
 
 # What a knowledge base holds of one stack, as a report that other tools' formats can hold
