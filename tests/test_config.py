@@ -64,6 +64,24 @@ def test_what_a_file_gets_wrong_is_refused_by_name(tmp_path: Path, text: str, wh
     assert str(tmp_path / "stackgen.toml") in done.stderr
 
 
+@pytest.mark.parametrize("text", ["tool = 3\n", "[tool]\nother = 3\n"])
+def test_a_project_without_a_table_of_ours_has_no_configuration(tmp_path: Path, text: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert run(tmp_path, "config").stdout == "configuration file: none\n"
+
+
+def test_a_table_of_a_project_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool]\nstackgen = 3\n")
+    done = run(tmp_path, "config")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "tool.stackgen is no table" in done.stderr
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "stackgen.toml").write_bytes(b'\xef\xbb\xbfbudget = "5m"\r\n')
+    assert "[default: 5m]" in run(tmp_path, "explore", "--help").stdout
+
+
 def test_relative_paths_count_from_the_folder_of_the_file(tmp_path: Path) -> None:
     below = tmp_path / "below"
     below.mkdir()

@@ -160,14 +160,26 @@ def find_config(folder: Path) -> ConfigFile:
                 values = _read(path)
                 if name == "stackgen.toml":
                     return ConfigFile(path=path, values=values)
-                if "stackgen" in values.get("tool", {}):
-                    return ConfigFile(path=path, values=values["tool"]["stackgen"])
+                tool = values.get("tool")
+                if isinstance(tool, dict) and "stackgen" in tool:
+                    return ConfigFile(path=path, values=_stackgen_table(tool, path))
     return ConfigFile()
+
+
+def _stackgen_table(tool: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    found = tool["stackgen"]
+    if not isinstance(found, dict):
+        raise UsageError(
+            f"cannot take options from {path}",
+            why="tool.stackgen is no table",
+            fix="write it as in: [tool.stackgen]",
+        )
+    return found
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return toml.loads(path.read_text(encoding="utf-8"))
+        return toml.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, toml.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(
             f"cannot read {path}",

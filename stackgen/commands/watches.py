@@ -57,7 +57,7 @@ def add_watch(folder: Path, watch: Watch) -> Path:
     """
     path, text = folder / CONFIG, ""
     try:
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        text = path.read_text(encoding="utf-8-sig") if path.exists() else ""
         known = toml.loads(text)
     except (OSError, UnicodeDecodeError, toml.TOMLDecodeError) as error:
         raise UsageError(
