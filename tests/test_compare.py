@@ -176,6 +176,16 @@ def test_the_same_comparison_is_the_same_campaign_and_the_other_way_round_is_ano
     assert again == requests[0] != requests[1]
 
 
+def test_a_lock_in_another_encoding_is_the_same_campaign(tmp_path: Path) -> None:
+    found = set()
+    for name, encoding, end in (("a", "utf-8", "\n"), ("b", "utf-16", "\r\n")):
+        path = tmp_path / name
+        path.write_bytes(f"numpy==1.26.4{end}".encode(encoding))
+        request = campaign_request().with_stacks(lock=path)
+        found.add(request.identity("docker", FACTS, where="kb"))
+    assert len(found) == 1
+
+
 def test_a_stack_is_not_compared_with_itself() -> None:
     with pytest.raises(EvidenceError, match="both are the same stack"):
         chosen(["numpy"], ["numpy"])

@@ -15,6 +15,7 @@ from stackgen.campaign.options import (
     SearchOptions,
     TargetOptions,
 )
+from stackgen.locks.reading import decode_text
 from stackgen.model.choices import Completion, Granularity, Strategy
 from stackgen.model.goals import SPEED_ALONE, Goals
 from stackgen.model.identity import content_id
@@ -26,6 +27,12 @@ from stackgen.resolve.requirements import Requirements
 PAIR_KEY, KNOWLEDGE_BASE_KEY = "sides", "where"
 """Keys of ``CampaignRequest.identity``; they are part of ids, and keep their names (ADR 28)."""
 PADDING_BYTES = 1031  # bytes, a prime number: no replica has the alignment of another one
+
+
+def file_identity(path: Path) -> str:
+    """Return what identifies a user's file: its text, whatever its encoding and line endings."""
+    text = decode_text(path.read_bytes())
+    return content_id("file", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +157,7 @@ class CampaignRequest:
             "vary": sorted(stacks.vary),
             "fixed": sorted(stacks.fixed),
             "settings": [[name, list(values)] for name, values in stacks.settings],
-            "lock": content_id("file", stacks.lock.read_text("utf-8")) if stacks.lock else None,
+            "lock": file_identity(stacks.lock) if stacks.lock else None,
             "reference": stacks.baseline.id if stacks.baseline else None,
             "indicators": sorted(measurement.indicators),
             "parameters": sorted(measurement.parameters),
