@@ -102,7 +102,16 @@ def read_watches(values: Mapping[str, Any], path: Path | None) -> tuple[Watch, .
     if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
         raise _error(path, "watch", "each watch is a table", "[watch.NAME]")
     folder = path.parent if path else Path()
-    return tuple(_watch(name, table, path, folder) for name, table in tables.items())
+    return tuple(_named(name, table, path, folder) for name, table in tables.items())
+
+
+def _named(name: str, table: Mapping[str, Any], path: Path | None, folder: Path) -> Watch:
+    """Return a watch; of a value that is refused as one of an option would be, name the table."""
+    try:
+        return _watch(name, table, path, folder)
+    except UsageError as error:
+        refused = _error(path, f"watch.{name}", f"{error.what}: {error.why}", error.fix)
+        raise error if error.what == refused.what else refused from error
 
 
 def _watch(name: str, table: Mapping[str, Any], path: Path | None, folder: Path) -> Watch:
