@@ -271,3 +271,17 @@ def test_passwords_in_addresses_are_not_printed(laboratory: Laboratory) -> None:
     done = laboratory.run("resolve", f"frame @ {address}", "--count")
     assert done.returncode != 0
     assert "s3cret" not in done.stdout + done.stderr
+
+
+def test_what_no_index_has_is_named_where_nothing_else_is_required(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    file = tmp_path / "local.txt"
+    file.write_text("-e .\n")
+    done = laboratory.run("resolve", "-r", str(file), "--count")
+    assert done.returncode == 2
+    assert "line 1: -e . is a project to be built" in done.stderr
+    lock = tmp_path / "lock.txt"
+    lock.write_text("frame==1.0\nnum==1.0\n")
+    both = laboratory.run("resolve", "frame", "-r", str(file), "--contains", str(lock))
+    assert (both.returncode, "left out: " in both.stderr) == (0, True)

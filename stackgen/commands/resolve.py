@@ -290,8 +290,9 @@ def resolve(
         work = Inquiry(index=index, request=requirements, target=target, progress=progress)
         listing = request.listing
         if listing.contains is not None:
-            return membership(work, listing.contains)
-        found = explained(work, listing.explain) if listing.explain else _listed(work, request)
+            found = membership(work, listing.contains)
+        else:
+            found = explained(work, listing.explain) if listing.explain else _listed(work, request)
         left_out = (f"left out: {each}" for each in given.left_out)
         return replace(found, notes=(*left_out, *found.notes, *_index_notes(index, found)))
 
@@ -391,7 +392,14 @@ def _index_notes(index: PackageIndex, found: Resolution) -> Iterator[str]:
 
 
 def _refuse_incomplete(given: UserInput, request: ResolveRequest) -> None:
-    """Refuse to write a lock that lacks what the user requires."""
+    """Refuse to write a lock that lacks what the user requires, and where that is everything."""
+    requirements = given.requirements
+    if given.left_out and not (requirements.requirements or requirements.alternatives):
+        raise UsageError(
+            "nothing is required of an index",
+            why="; ".join(given.left_out),
+            fix="require something that an index has as well",
+        )
     if given.left_out and request.as_file:
         raise UsageError(
             "the lock would be incomplete",
