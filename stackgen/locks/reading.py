@@ -6,6 +6,7 @@ Each format is read by its module; files of other tools are named.
 import codecs
 import re
 from collections.abc import Container, Iterator
+from functools import cache
 from typing import Protocol
 
 from packaging.markers import Marker
@@ -344,6 +345,10 @@ def admits_python(lockfile: LockFile, python: str) -> bool:
     return specifier.contains(python, prereleases=True) or specifier.contains(minor)
 
 
+_PYTHONS = tuple(f"3.{minor}" for minor in range(6, 30))
+"""Those that a wheel may be for."""
+
+
 def _any_platform(python: str) -> Target:
     minor = ".".join(python.split(".")[:2])
     markers = (("python_full_version", python), ("python_version", minor))
@@ -353,19 +358,28 @@ def _any_platform(python: str) -> Target:
 def suits_python(lockfile: LockFile, python: str) -> bool:
     """Return whether a lock admits a Python, and has wheels for it of what it names wheels of.
 
-    A lock for 3.12 and later admits a Python that came after its packages.
+    A lock for 3.12 and later admits a Python that came after its packages. What has no wheel for
+    any Python that is admitted decides nothing: it has to be built on each of them.
     """
     if not admits_python(lockfile, python):
         return False
     target = _any_platform(python)
-    fitting = _without_platforms(python)
-    return all(
-        any(_fits(wheel, fitting) for wheel in each.wheels)
+    lacking = [
+        each
         for each in lockfile.packages
         if each.wheels and each.group == "default" and _holds(each.marker, target)
-    )
+        if not _has_wheel(each, python)
+    ]
+    others = [other for other in _PYTHONS if lacking and admits_python(lockfile, other)]
+    return not any(_has_wheel(each, other) for each in lacking for other in others)
 
 
+def _has_wheel(package: LockedPackage, python: str) -> bool:
+    fitting = _without_platforms(python)
+    return any(_fits(wheel, fitting) for wheel in package.wheels)
+
+
+@cache
 def _without_platforms(python: str) -> frozenset[tuple[str, str]]:
     """Return what a version of CPython can load: interpreters and binary interfaces of wheels."""
     major, minor = map(int, python.split(".")[:2])

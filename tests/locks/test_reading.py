@@ -524,6 +524,20 @@ def test_a_lock_suits_the_pythons_that_its_wheels_are_for(name: str, suited: lis
     ],
 )
 def test_what_a_wheel_is_for_is_read_off_its_name(wheel: str, suited: bool) -> None:
-    packages = (LockedPackage(name="a", version="1", wheels=(wheel,)),)
+    other = "a-1-cp310-cp310-manylinux_2_17_x86_64.whl"
+    packages = (LockedPackage(name="a", version="1", wheels=(other, wheel)),)
     lockfile = LockFile(path="p", format="uv", packages=packages)
     assert suits_python(lockfile, "3.12.1") is suited
+
+
+def test_what_must_be_built_on_every_python_decides_none() -> None:
+    """Many locks name a wheel of Python 2 or 3.6 beside a source distribution."""
+    wheels = {
+        "a": ("a-1-cp312-cp312-manylinux_2_17_x86_64.whl",),
+        "b": ("b-1-py2-none-any.whl", "b-1-cp36-cp36m-manylinux1_x86_64.whl"),
+    }
+    packages = tuple(
+        LockedPackage(name=name, version="1", wheels=own) for name, own in wheels.items()
+    )
+    lockfile = LockFile(path="p", format="uv", packages=packages, requires_python=">=3.11")
+    assert [p for p in ("3.11", "3.12.1", "3.14") if suits_python(lockfile, p)] == ["3.12.1"]
