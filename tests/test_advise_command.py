@@ -1,6 +1,7 @@
 """What advise proposes to measure where it knows nothing."""
 
 import gzip
+import json
 import os
 import sys
 from pathlib import Path
@@ -113,6 +114,37 @@ def test_the_command_that_measures_repeats_the_options(tmp_path: Path) -> None:
         NullProgress(),
     )
     assert report.measure_command.endswith("--measure 15m --keep six --allow-major --python 3.13")
+
+
+@pytest.mark.parametrize("python", ["abc", "3", "3.99", "2.7"])
+def test_a_python_that_is_none_is_refused(tmp_path: Path, python: str) -> None:
+    (tmp_path / "lock.txt").write_text("numpy==1.26.4\n")
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = run_command("advise", "lock.txt", "--python", python, folder=tmp_path, environ=environ)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"'{python}' is no Python" in done.stderr
+
+
+def test_a_patch_of_python_stands_for_its_minor_version(tmp_path: Path) -> None:
+    (tmp_path / "lock.txt").write_text("numpy==1.26.4\n")
+    seed = Path(__file__).parents[1] / "kb" / "seed"
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "STACKGEN_SEED": str(seed)}
+    words = ("advise", "lock.txt", "--no-index", "--json", "--python")
+    minor, patch = (
+        json.loads(run_command(*words, each, folder=tmp_path, environ=environ).stdout)["advice"]
+        for each in ("3.11", "3.11.7")
+    )
+    assert minor["answer"] == patch["answer"] == "measured elsewhere"
+
+
+def test_names_that_the_lock_does_not_have_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "lock.txt").write_text("numpy==1.26.4\n")
+    names = ("--keep", "NumPy", "--keep", "nump", "--only", "six", "--no-index")
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = run_command("advise", "lock.txt", *names, folder=tmp_path, environ=environ)
+    assert done.returncode == 3
+    notes = [line for line in done.stderr.splitlines() if "no such package" in line]
+    assert [line.partition(" has no effect")[0] for line in notes] == ["--only six", "--keep nump"]
 
 
 def test_the_ranges_of_a_local_version_are_requirements() -> None:

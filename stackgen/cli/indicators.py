@@ -181,7 +181,7 @@ def write_text(path: Path | None, text: str) -> None:
         raise StorageError(
             f"cannot write {path}",
             why=error.strerror or str(error),
-            fix="name another file with --output",
+            fix="name another file",
         ) from error
 
 

@@ -17,7 +17,7 @@ from packaging.version import Version
 from stackgen.campaign.candidates import may_vary, pin, read_lock_file, select
 from stackgen.campaign.installed import read_environment
 from stackgen.campaign.options import IndexOptions, IndicatorOptions, SourceOptions, TargetOptions
-from stackgen.campaign.request import CampaignRequest, StackRequest
+from stackgen.campaign.request import CampaignRequest, StackRequest, file_identity
 from stackgen.campaign.targets import find_target
 from stackgen.campaign.user_input import index_config
 from stackgen.commands.advise_explain import explain
@@ -50,7 +50,7 @@ from stackgen.measure.goals import compare_goals
 from stackgen.model.choices import AdviceType, Granularity, Prereleases
 from stackgen.model.evidence import Advice, Answer, CampaignIdentity, Change, ChangePolicy, Scope
 from stackgen.model.goals import Goal, Goals
-from stackgen.model.identity import CampaignId, StackId, content_id
+from stackgen.model.identity import CampaignId, StackId
 from stackgen.model.packages import Lock, LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress
 from stackgen.model.reports.campaigns import (
@@ -151,8 +151,10 @@ def open_sources(
     """Open the knowledge base and the index, and read the lock.
 
     Raises:
-        UsageError: it is no lock file that we read.
+        UsageError: it is no lock file that we read, or the Python is none.
     """
+    if request.options.python:
+        stated_target(python=request.options.python, platform="linux")  # refuses what is none
     lockfile = (
         read_environment(request.path)
         if request.environment
@@ -180,6 +182,8 @@ def open_sources(
         load_shipped(database, paths.seeds, notify=progress.note)
         if lockfile.unpinned and target is not None:
             lockfile = completed(lockfile, target, index=index, progress=progress)
+        for note in _without_effect(request, lockfile):
+            progress.note(note)
         yield Sources(
             request=request,
             lockfile=lockfile,
@@ -190,6 +194,15 @@ def open_sources(
             environ=environ,
             progress=progress,
         )
+
+
+def _without_effect(request: AdviseRequest, lockfile: LockFile) -> Iterator[str]:
+    """Yield a note on each name of --only and --keep that the lock does not have."""
+    locked = {canonicalize_name(each.name) for each in lockfile.packages}
+    for option, names in (("--only", request.options.only), ("--keep", request.options.keep)):
+        for name in names:
+            if canonicalize_name(name) not in locked:
+                yield f"{option} {name} has no effect: {request.path} has no such package."
 
 
 @dataclass(kw_only=True)
@@ -240,7 +253,7 @@ class Sources:
             size_of=lambda stack: self._size(stack).installed_bytes,
             added_risk=self.security.added,
             policy=self.request.options.policy,
-            python=self.request.options.python,
+            python=".".join(self.request.options.python.split(".")[:2]),
             alpha=alpha_after(sum(each.id in self.trusted for each in self.own_campaigns())),
             most_next=most_next,
         )
@@ -250,7 +263,7 @@ class Sources:
         every = self.database.campaigns(kind=ADVISE)
         if not every or self.request.environment:
             return []
-        own = content_id("file", self.request.path.read_text("utf-8"))
+        own = file_identity(self.request.path)
         machine = this_machine().id
         return [
             each
