@@ -139,6 +139,13 @@ def test_every_named_query_runs_on_an_empty_knowledge_base(laboratory: Laborator
         assert "Traceback" not in done.stderr
 
 
+def test_a_parameter_that_a_query_does_not_have_is_refused(laboratory: Laboratory) -> None:
+    laboratory.run("kb", "stats")
+    done = laboratory.run("kb", "query", "versions", "name=numpy", "nam=scipy")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the query 'versions' has no parameter nam\n  why: it takes name\n" in done.stderr
+
+
 def test_doctor_says_what_to_do_about_what_fails(laboratory: Laboratory) -> None:
     (laboratory.root / "cache").mkdir()
     (laboratory.root / "cache" / "scratch").write_text("in the way of the folder")

@@ -1,5 +1,6 @@
 """Looks into the knowledge base, for ``stackgen kb``."""
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import TypeVar
 from stackgen.errors import EvidenceError, UsageError
 from stackgen.knowledge.database import Database, KnowledgeStats, open_database
 from stackgen.knowledge.failures import FailureGroup, explain_failures, explain_results
-from stackgen.knowledge.queries import QueryResult, named_queries
+from stackgen.knowledge.queries import QueryResult, find_query, named_queries
 from stackgen.knowledge.seed import load_shipped
 from stackgen.measure.figures import figures
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
@@ -57,7 +58,18 @@ def query_names() -> tuple[tuple[str, str], ...]:
 
 
 def query(paths: Paths, name: str, parameters: Mapping[str, str]) -> QueryResult:
-    """Return the answer of a named query."""
+    """Return the answer of a named query.
+
+    Raises:
+        UsageError: there is none of that name, or its parameters are others.
+    """
+    known = re.findall(r":([a-z]+)\b", find_query(name).sql)
+    for other in sorted(parameters.keys() - set(known)):
+        raise UsageError(
+            f"the query {name!r} has no parameter {other}",
+            why=f"it takes {', '.join(known) or 'none'}",
+            fix="leave it out, or take another query: stackgen kb query",
+        )
     with open_database(paths.knowledge, reading=True) as database:
         return database.run_named(name, parameters)
 
