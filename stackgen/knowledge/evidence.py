@@ -22,7 +22,7 @@ from stackgen.model.inspections import IndicatorCall, Inspection, LoadedDistribu
 from stackgen.model.stacks import Stack
 
 CONTROL_COMPONENT = "python"
-Standing = Mapping[IndicatorId, Collection[StackId]]
+StacksByIndicator = Mapping[IndicatorId, Collection[StackId]]
 """The measured stacks that stand for a lock, by indicator."""
 
 
@@ -108,7 +108,7 @@ class Results:
                 baselines.add(each.stack_id)
         return cls(tuple(machines.values()), frozenset(baselines), indicators)
 
-    def differ(self, stack: StackId, current: Standing) -> bool:
+    def differ(self, stack: StackId, current: StacksByIndicator) -> bool:
         """Return whether a stack was ever seen to compute something else than a lock's own.
 
         It is compared within each machine, with what stands for the lock; on an indicator where
@@ -117,7 +117,9 @@ class Results:
         known = self.indicators.get(stack, ())
         return any(self._differ_on(stack, indicator, current) for indicator in known)
 
-    def _differ_on(self, stack: StackId, indicator: IndicatorId, current: Standing) -> bool:
+    def _differ_on(
+        self, stack: StackId, indicator: IndicatorId, current: StacksByIndicator
+    ) -> bool:
         for right in (current.get(indicator, ()), sorted(self.baselines)):
             beside = [
                 (theirs, expected)

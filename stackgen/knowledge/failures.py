@@ -82,8 +82,8 @@ class FailureGroup:
     sometimes: bool = False
 
 
-Place = tuple[MachineId, IndicatorId, StackId]
-Kind = tuple[MachineId, Outcome | Difference, str, bool]
+_RunOf = tuple[MachineId, IndicatorId, StackId]
+_FailureKind = tuple[MachineId, Outcome | Difference, str, bool]
 Traits = frozenset[Trait]
 
 
@@ -99,7 +99,7 @@ def explain_failures(
     """
     seen = list(inspections)
     ran = {_place(each) for each in seen if each.outcome is Outcome.OK}
-    kinds: dict[Kind, list[Inspection]] = {}
+    kinds: dict[_FailureKind, list[Inspection]] = {}
     for each in seen:
         if cause_of(each) in (
             FailureCause.UNCERTAIN,
@@ -152,14 +152,14 @@ def signature(log: str) -> str:
     return re.sub(r"0x[0-9a-f]+|(?<![\w.])/[^\s'\"]+", "...", line)[:160]
 
 
-def _place(inspection: Inspection) -> Place:
+def _place(inspection: Inspection) -> _RunOf:
     return inspection.machine_id, inspection.indicator_id, inspection.stack_id
 
 
 def group_of(
-    kind: Kind,
+    kind: _FailureKind,
     failed: Sequence[Inspection],
-    ran: Iterable[Place],
+    ran: Iterable[_RunOf],
     traits: Mapping[StackId, Traits],
 ) -> FailureGroup:
     """Return a group with what its members share, and none of those that ran the same has."""
@@ -170,10 +170,10 @@ def group_of(
 
 
 def _group(
-    kind: Kind,
+    kind: _FailureKind,
     found: Collection[StackId],
     indicators: Collection[IndicatorId],
-    ran: Iterable[Place],
+    ran: Iterable[_RunOf],
     traits: Mapping[StackId, Traits],
 ) -> FailureGroup:
     machine, outcome, reason, sometimes = kind
@@ -292,13 +292,13 @@ def explain_results(
 
 def _by_result(
     summaries: Iterable[StackSummary], calls: Sequence[IndicatorCall]
-) -> tuple[Mapping[Wrong, set[StackId]], set[Place]]:
+) -> tuple[Mapping[Wrong, set[StackId]], set[_RunOf]]:
     """Return the stacks that compute something else, by place and kind, and those that do not."""
     campaigns: dict[tuple[CampaignId, MachineId], list[StackSummary]] = {}
     for each in summaries:
         campaigns.setdefault((each.campaign_id, each.machine_id), []).append(each)
     wrong: dict[Wrong, set[StackId]] = {}
-    right: set[Place] = set()
+    right: set[_RunOf] = set()
     for (_, machine), own in campaigns.items():
         seen = {(each.indicator_id, each.stack_id): each.computed for each in own}
         for baseline in {each.stack_id for each in own if each.is_baseline}:
