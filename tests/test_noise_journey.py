@@ -41,7 +41,7 @@ def test_the_same_command_goes_on_until_something_can_be_said(laboratory: Labora
     assert [row["label"] for row in report["indicators"]] == labels
     assert (report["exit_code"] == 3) is (blocks[0] < 6)
     for row in report["indicators"]:
-        assert bool(row["detectable"]) is (row["nothing"] == "")
+        assert bool(row["detectable"]) is (row["unusable"] == "")
 
     with open_database(laboratory.kb) as database:
         (campaign,) = database.campaigns()
