@@ -213,6 +213,7 @@ def load(
     contrasts: list[CampaignContrasts] = []
     found: list[StackSummary] = []
     known: dict[object, Computed] = {}
+    results: dict[object, Result] = {}
     for row in connection.execute(ordered, values):
         content, campaign, indicator = row
         decoded = decoder.decode(content)
@@ -221,7 +222,7 @@ def load(
             what = each.counts, each.tolerance
             computed = known.get(what)
             if computed is None:
-                computed = known[what] = _computed(each)
+                computed = known[what] = _computed(each, results)
             found.append(
                 StackSummary(
                     campaign_id=campaign,
@@ -238,11 +239,14 @@ def load(
     return Derived(contrasts=tuple(contrasts), summaries=tuple(found))
 
 
-def _computed(stored: _StoredStack) -> Computed:
-    counts = (
-        (Result(checksum=None if text is None else float(text), file=file, text=words), count)
-        for text, file, words, count in stored.counts
-    )
+def _computed(stored: _StoredStack, results: dict[object, Result]) -> Computed:
+    """Return what a stack computed; equal results are one object, which compares quickly."""
+
+    def result(text: str | None, file: str, words: str) -> Result:
+        made = Result(checksum=None if text is None else float(text), file=file, text=words)
+        return results.setdefault((text, file, words), made)
+
+    counts = ((result(text, file, words), count) for text, file, words, count in stored.counts)
     return Computed(counts=tuple(counts), tolerance=stored.tolerance)
 
 

@@ -140,9 +140,13 @@ def deviations_in(
         if (own := not_repeatable(expected, indicator)) is not None:
             found.setdefault(baseline, []).append(own)
             continue
+        same = expected.counts[0][0] if len(expected.counts) == 1 else None
         for stack in stacks:
             theirs = seen.get((indicator, stack), NOTHING)
-            if stack == baseline or theirs is expected:  # as of most stacks of a knowledge base
+            # As of most stacks of a knowledge base; nearly all others computed one value alone.
+            if stack == baseline or theirs is expected:
+                continue
+            if len(theirs.counts) == 1 and theirs.counts[0][0] is same:
                 continue
             if (one := deviation(theirs, expected, indicator)) is not None:
                 found.setdefault(stack, []).append(one)
