@@ -11,6 +11,7 @@ equal      knowledge bases of equal stacks: how many hold any false recommendati
            tried); gate: 66 of 1,000, where 5 % are allowed.
 seeded     equal stacks again, on a machine that may repeat worse than those of the observations
            that come with stackgen, which the prior is learned from; gate: 5 % up to 2 % of spread.
+broken     as equal, where what the model assumes does not hold; no gate.
 repeated   ``advise --measure`` again and again for one lock among equal stacks, until it recommends
            one or nothing is left that may be faster; gate: as for equal.
 poisoned   a fifth of the origins scale one stack's times by 0.8; gate: 5 % false recommendations
@@ -92,6 +93,8 @@ class Plan:
 
     spread: between campaigns (of a log ratio). between_machines: likewise. machines: how many take
     part. here: whether the first of them is the user's. origins: how many installations measure.
+    noisy: factor of the noise of every fourth stack. odd: log ratio by which one stack is faster in
+    one campaign alone. one_spread: whether campaigns differ on the first indicator alone.
     """
 
     stacks: int
@@ -105,6 +108,9 @@ class Plan:
     origins: int = 1
     poisoned: int = 0
     indicators: int = 1
+    noisy: float = 1.0
+    odd: float = 0.0
+    one_spread: bool = False
 
 
 def stack(number: int) -> StackId:
@@ -127,7 +133,7 @@ def speeds(plan: Plan, dice: np.random.Generator) -> Array:
     return np.asarray(found.ravel()[: plan.stacks])
 
 
-def blocks(truth: Array, deviation: float, dice: np.random.Generator) -> tuple[Array, int]:
+def blocks(truth: Array, deviation: float | Array, dice: np.random.Generator) -> tuple[Array, int]:
     """Return contrasts of the arms to the first one, and at how many blocks the campaign ended."""
     count = len(truth) - 1
     noise = dice.standard_t(TAILS, (INTERIM_ANALYSES[-1], len(truth)))
@@ -164,24 +170,27 @@ def simulate(plan: Plan, dice: np.random.Generator) -> World:
     rows: dict[IndicatorId, list[CampaignContrasts]] = {}
     for indicator in range(plan.indicators):
         deviation = float(dice.choice(DEVIATIONS))
+        deviations = np.where(np.arange(plan.stacks) % 4, deviation, deviation * plan.noisy)
+        spread = 0.0 if plan.one_spread and indicator else plan.spread
         for number in range(plan.campaigns):
             machine = number % plan.machines + (not plan.here)
             origin = number % plan.origins
             size = min(plan.stacks, int(dice.integers(2, 7)))
             arms = dice.choice(plan.stacks, size, replace=False)
             log_speeds = truth[arms] + machines[machine][arms]
-            log_speeds = log_speeds + dice.normal(0, plan.spread / math.sqrt(2), size)
+            log_speeds = log_speeds + dice.normal(0, spread / math.sqrt(2), size)
+            log_speeds[-1] += plan.odd * (number == plan.campaigns // 2)
             if origin < plan.poisoned:
                 log_speeds = log_speeds - math.log(POISON) * (arms == favoured)
             what = IndicatorId(f"i{indicator}")
-            row = contrasts(arms, log_speeds, deviation, dice)
+            row = contrasts(arms, log_speeds, deviations[arms], dice)
             key = CampaignId(f"c{number}"), what, MachineId(f"m{machine}"), (f"o{origin}",)
             rows.setdefault(what, []).append(row(*key))
     return World(truth + machines[0], rows)
 
 
 def contrasts(
-    arms: Places, log_speeds: Array, deviation: float, dice: np.random.Generator
+    arms: Places, log_speeds: Array, deviation: float | Array, dice: np.random.Generator
 ) -> Callable[[CampaignId, IndicatorId, MachineId, tuple[str, ...]], CampaignContrasts]:
     """Return what makes a campaign's row, once it is named."""
     values, ended = blocks(log_speeds, deviation, dice)
@@ -390,6 +399,31 @@ def seeded(bases: int, seed_number: int, deadline: float) -> None:
     _gate(sum(calm), math.ceil(GATE * len(calm) / GATE_OF))
 
 
+BROKEN: Mapping[str, Callable[[Plan], Plan]] = {
+    "every fourth stack has six times the noise": lambda plan: replace(plan, noisy=6.0),
+    "in one campaign, one stack is 25 % faster": lambda plan: replace(plan, odd=math.log(1.25)),
+    "campaigns differ on one of five indicators": lambda plan: replace(
+        plan, indicators=5, one_spread=True
+    ),
+}
+
+
+def broken(bases: int, seed: int, deadline: float) -> None:
+    """Print the same where the noise, a campaign or an indicator is unlike the others."""
+    print("\nequal stacks where assumptions do not hold: bases with a false recommendation")
+    for place, (what, change) in enumerate(BROKEN.items()):
+        wrong = []
+        ends = time.monotonic() + (deadline - time.monotonic()) / (len(BROKEN) - place)
+        for number in _until(ends, bases):
+            dice = np.random.default_rng([seed, 1, number])
+            plan = change(replace(mixed(number, dice), machines=1))
+            world = simulate(plan, dice)
+            own = [repeats_on(HERE, world.graphs())]
+            answers = locks(world, Place(machine_id=HERE), own)
+            wrong.append(any(recommended(found) for _, found in answers))
+        print(f"  {what}: {sum(wrong)} of {len(wrong)}", flush=True)
+
+
 def _print_wrong(wrong: Mapping[tuple[int, float], Sequence[bool]]) -> None:
     print(f"campaigns  spread {'  '.join(f'{each:8.3f}' for each in SPREADS)}")
     for campaigns in CAMPAIGNS:
@@ -585,6 +619,7 @@ def main() -> None:
         "machines": machines,
         "equal": equal,
         "seeded": seeded,
+        "broken": broken,
         "repeated": repeated,
         "poisoned": poisoned,
         "power": power,
