@@ -424,6 +424,18 @@ def test_what_was_measured_on_a_python_that_the_lock_excludes_is_not_recommended
     assert not any("Python" in each for each in same.caveats)
 
 
+@pytest.mark.parametrize("last", [True, False])
+def test_of_several_versions_in_a_lock_that_of_the_measured_python_is_the_current_one(
+    last: bool,
+) -> None:
+    here = [replace(each, marker='python_version >= "3.9"') for each in LOCK.packages]
+    old = LockedPackage(name="numpy", version="1.19.5", marker='python_version < "3.9"')
+    lockfile = replace(LOCK, packages=(*here, old) if last else (old, *here))
+    found = advice_for(blocks({OWN: 1.0, FAST: 0.8}), lockfile)
+    assert dict(found.pins)["numpy"] == "1.23.5"
+    assert {each.name: each.current for each in found.changes}["numpy"] == "1.23.5"
+
+
 def computing(where: Environment, checksum: float, seen: Iterable[Inspection]) -> list[Inspection]:
     """Return inspections of which those of one stack had another result."""
     return [

@@ -88,7 +88,6 @@ class Advisor:
         version of anything with compiled code, nor a new major version, unless that is allowed.
         """
         locked = LockedOn(lockfile)
-        pins = pins_of(versions_of(lockfile))
         explained = 3 if self.policy.kind is AdviceType.PERFORMANCE else _ALL
         for case in self._cases(lockfile, locked):
             judgement = self.known.judge(
@@ -99,18 +98,19 @@ class Advisor:
                 near = self.known.representative(case)
                 return replace(
                     answer.advice(most_next=self.most_next),
-                    pins=pins,
+                    pins=pins_of(versions_of(lockfile, case.facts)),
                     proposals=self._proposals(lockfile, case.versions, near),
                 )
-        return replace(self._unknown(lockfile, locked), pins=pins)
+        return replace(self._unknown(lockfile, locked), pins=pins_of(versions_of(lockfile)))
 
     def update(self, old: LockFile, new: LockFile) -> Advice:
         """Return whether the update from one lock to another is faster or slower."""
         before, after = LockedOn(old), LockedOn(new)
-        pins = pins_of(versions_of(old))
-        changes = differences(versions_of(old), versions_of(new))
         for case in self._cases(old, before):
             versions = after.versions(case.facts)
+            current = versions_of(old, case.facts)
+            pins = pins_of(current)
+            changes = differences(current, versions_of(new, case.facts))
             if not self.known.decides(case, versions):
                 return Advice(
                     answer=Answer.NO_DIFFERENCE,
@@ -130,6 +130,7 @@ class Advisor:
             why = "no chain of campaigns connects the versions of both locks"
             if not any(self._stands(case, after) for case in cases):
                 why = f"{new.path}: {self._why(after)}"
+        pins, changes = pins_of(versions_of(old)), differences(versions_of(old), versions_of(new))
         return replace(unknown, why=why, pins=pins, changes=changes, proposals=(), next=())
 
     def _cases(self, lockfile: LockFile, locked: LockedOn) -> list[Case]:

@@ -357,7 +357,7 @@ class CaseAnswer:
 
     @cached_property
     def _locked(self) -> Mapping[str, str]:
-        return versions_of(self._lockfile)
+        return versions_of(self._lockfile, self.case.facts)
 
     @property
     def _of_program(self) -> bool:

@@ -231,9 +231,13 @@ def varied_in(names: Container[str]) -> list[str]:
     return [each for each in found if each not in follows]
 
 
-def versions_of(lockfile: LockFile) -> Mapping[str, str]:
-    """Return the version of each package of a lock, for whatever base it is."""
-    return {str(canonicalize_name(each.name)): each.version for each in lockfile.packages}
+def versions_of(lockfile: LockFile, facts: BaseFacts | None = None) -> Mapping[str, str]:
+    """Return the version of each package of a lock, for whatever base it is.
+
+    Of a package with several, that of a base counts, where one is given.
+    """
+    packages = [*lockfile.packages, *(in_target(lockfile, target_of(facts)) if facts else ())]
+    return {str(canonicalize_name(each.name)): each.version for each in packages}
 
 
 def differences(old: Versions, new: Versions) -> tuple[Change, ...]:
