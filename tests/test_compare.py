@@ -317,6 +317,13 @@ def run(laboratory: Laboratory, *arguments: str) -> subprocess.CompletedProcess[
 def test_a_lock_and_versions_are_measured_until_the_answer_is_certain(
     laboratory: Laboratory,
 ) -> None:
+    plan = run(laboratory, "speedy==2.0", "old.txt", "--dry-run", "--budget", "5s")
+    assert plan.returncode == 0, plan.stderr
+    assert plan.stdout.startswith("A: speedy 2.0\nB: old.txt (speedy 1.0)\nTo be measured in ")
+    assert "Nothing is decided within 5s" in plan.stdout
+    assert plan.stdout.endswith("Nothing was built.\n")
+    assert not laboratory.kb.exists()
+
     done = run(laboratory, "speedy==2.0", "old.txt", "--budget", "180s")
     assert done.returncode in (0, 6), done.stderr  # 6: on a busy machine a control may fail
     lines = done.stdout.splitlines()

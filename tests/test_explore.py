@@ -108,6 +108,12 @@ def test_a_plan_builds_nothing(laboratory: Laboratory) -> None:
     assert "Nothing was built" in done.stdout
     assert not laboratory.kb.exists()
     assert not (laboratory.root / "cache" / "virtualenvs").exists()
+    assert "Nothing is decided within" not in done.stdout
+
+
+def test_a_plan_says_which_budget_is_too_short(laboratory: Laboratory) -> None:
+    done = laboratory.explore("speedy", "--dry-run", "--budget", "10")
+    assert "Nothing is decided within 10s: a new campaign needs about " in done.stdout
 
 
 def test_a_confidence_where_nothing_is_searched_is_refused(laboratory: Laboratory) -> None:

@@ -55,6 +55,15 @@ def test_the_same_command_goes_on_until_something_can_be_said(laboratory: Labora
     assert len({each.stack_id for each in seen}) == 1
 
 
+def test_a_plan_names_the_stack_and_measures_nothing(laboratory: Laboratory) -> None:
+    plan = measured(laboratory, "--dry-run", "--threads", "1")
+    assert plan.returncode == 0, plan.stderr
+    assert plan.stdout.startswith("speedy 1.0 against itself")
+    assert "By: work threads=1 and python/pure\n" in plan.stdout
+    assert plan.stdout.endswith("Nothing was built.\n")
+    assert not laboratory.kb.exists()
+
+
 def test_what_does_not_run_is_reported_and_nothing_is_invented(laboratory: Laboratory) -> None:
     (laboratory.root / "work.py").write_text(FAILS)
     done = measured(laboratory, "--budget", "3s")

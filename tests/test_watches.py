@@ -116,6 +116,17 @@ def test_init_takes_what_a_lock_has_and_writes_no_watch_twice(tmp_path: Path) ->
     assert (again.returncode, "has a watch nightly" in again.stderr) == (2, True)
 
 
+def test_init_takes_requirements_and_asks_nothing_about_them(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.9.0\n")
+    done = run_command("init", "numpy", "tensorflow>=2.16", "--yes", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (found,) = read_watches(toml.loads((tmp_path / "stackgen.toml").read_text()), None)
+    assert (found.requirements, found.vary) == (("numpy", "tensorflow>=2.16"), ())
+    refused = run_command("init", "numpy >= >", "--yes", "--name", "other", folder=tmp_path)
+    assert refused.returncode == 2
+    assert "other" not in (tmp_path / "stackgen.toml").read_text()
+
+
 def test_nothing_is_watched_without_a_table(tmp_path: Path) -> None:
     found = run_command("nightly", folder=tmp_path)
     assert (found.returncode, "nothing is watched" in found.stderr) == (2, True)

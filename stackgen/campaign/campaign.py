@@ -241,6 +241,8 @@ class Campaign:
                 f"about {found.disk_bytes / 1e9:.1f} GB on disk ({found.free_bytes / 1e9:.0f} GB "
                 f"free). About {max(1, round(found.seconds / 60))} min until measuring begins."
             )
+        if plan.short_budget and not self.session.record.blocks:
+            self.progress.note(plan.short_budget)
 
     # Preparing: the baseline, and where nothing is searched all others, are built and tried
 

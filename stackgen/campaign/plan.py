@@ -1,5 +1,6 @@
 """Plans a campaign: where it runs, which stacks take part, and by what they are measured."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,9 +26,11 @@ from stackgen.campaign.targets import refuse_any_python, refuse_python
 from stackgen.campaign.user_input import beside_compared, index_config, open_index
 from stackgen.index import PackageIndex
 from stackgen.locks.reading import suits_python
+from stackgen.measure import INTERIM_ANALYSES
 from stackgen.measure.bandit import BLOCK
 from stackgen.model.choices import Order
 from stackgen.model.inspections import IndicatorCall
+from stackgen.model.options import format_duration
 from stackgen.model.packages import LockFile
 from stackgen.model.progress import Progress
 from stackgen.model.reports.campaigns import ExplorePlan, MeasurementSetup
@@ -36,6 +39,8 @@ from stackgen.storage.wheels import WheelStore
 
 Calls = tuple[tuple[IndicatorCall, ...], IndicatorCall]
 """What is measured, and the control."""
+RUN_S = 1.0
+"""A short run of an indicator, with its start: 0.7 s of numpy/sort, 5 s of tensorflow/matmul."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,12 +151,21 @@ def _plan(
     store: WheelStore,
     paths: Paths,
 ) -> ExplorePlan:
-    request, source = selected.request, selected.source
+    request, source, calls = selected.request, selected.source, tuple(calls)
     first = list(islice(source.candidates(), request.search.wanted))
     searched = request.search.searches(selected.choices)
     if not request.dry_run:
         refuse_unbuildable((a for each in first for a in each.lock.artifacts), backend.sdists)
     machine = dict(backend.machine.identity)
+    soon = min(len(first), BLOCK) if searched else len(first)
+    cost = estimate(
+        [each.lock for each in first],
+        backend.base,
+        first=soon,
+        index=index,
+        store=store,
+        paths=paths,
+    )
     return ExplorePlan(
         requirements=selected.requirements,
         varied=source.varied,
@@ -164,14 +178,7 @@ def _plan(
         count=selected.count,
         choices=selected.choices,
         chosen=tuple((each.label, each.choice.completions if each.choice else 1) for each in first),
-        estimate=estimate(
-            [each.lock for each in first],
-            backend.base,
-            first=BLOCK if searched else len(first),
-            index=index,
-            store=store,
-            paths=paths,
-        ),
+        estimate=cost,
         budget_s=request.budget.budget_s,
         seed=request.budget.seed,
         strategy=request.search.strategy.value,
@@ -179,4 +186,25 @@ def _plan(
         spread=request.search.order is Order.SPREAD,
         too_large=selected.too_large,
         indicators=tuple(each.label for each in calls),
+        short_budget=short_budget(
+            request.budget.budget_s, ready_s=cost.seconds, stacks=soon, indicators=len(calls)
+        ),
+    )
+
+
+def short_budget(budget_s: float, *, ready_s: float, stacks: int, indicators: int) -> str:
+    """Return that a budget ends before the first comparison, "" where it does not.
+
+    Args:
+        ready_s: until the first block.
+        stacks: of a block, the baseline among them.
+    """
+    block_s = RUN_S * ((stacks + 1) * indicators + 2)  # the baseline twice, and two controls
+    needed_s = ready_s + INTERIM_ANALYSES[0] * block_s
+    if needed_s <= budget_s:
+        return ""
+    return (
+        f"Nothing is decided within {format_duration(budget_s)}: a new campaign needs about "
+        f"{max(1, math.ceil(needed_s / 60))} min until its first comparison, after "
+        f"{INTERIM_ANALYSES[0]} blocks (--budget; the same command continues)."
     )

@@ -67,7 +67,7 @@ ENTRIES = {
         target="stackgen.cli.measure:noise",
         summary="Report how small a difference this machine can show.",
         heading=_MEASURE,
-        examples=("stackgen noise tensorflow --budget 10m",),
+        examples=("stackgen noise tensorflow --budget 10m", "stackgen noise --dry-run"),
     ),
     "advise": Entry(
         target="stackgen.cli.knowledge:advise",
@@ -154,7 +154,7 @@ ENTRIES = {
         target="stackgen.cli.nightly:init",
         summary="Write a watch for nightly into stackgen.toml.",
         heading=_INSTALLATION,
-        examples=("stackgen init", "stackgen init --yes"),
+        examples=("stackgen init", 'stackgen init "tensorflow>=2.16" --yes'),
     ),
     "config": Entry(
         target="stackgen.cli.system:config",

@@ -120,6 +120,7 @@ def compare(
     cost: CostOptions = CostOptions(),
     index: IndexOptions = IndexOptions(),
     kb: KnowledgeBase = None,
+    dry_run: DryRun = False,
     json: AsJson = False,
 ) -> None:
     """Measure whether stack B is faster than stack A, and by how much.
@@ -132,11 +133,12 @@ def compare(
     from stackgen.campaign.request import CampaignRequest
     from stackgen.campaign.user_input import read_measurement, read_stacks, read_user_input
     from stackgen.commands.compare import compare as run
-    from stackgen.report.compare import compare_text
+    from stackgen.model.reports.campaigns import ExplorePlan
+    from stackgen.report.compare import compare_plan_text, compare_text
 
     paths = user_paths(kb=kb)
     given = read_user_input(RequirementOptions(), sources, index, os.environ)
-    call = read_program(program, budget.budget_s, paths, os.environ)
+    call = read_program(program, budget.budget_s, paths, os.environ, dry_run=dry_run)
     request = CampaignRequest(
         kind="compare",
         stacks=read_stacks(given),
@@ -146,9 +148,13 @@ def compare(
         budget=budget,
         target=target,
         index=given.index,
+        dry_run=dry_run,
     )
     with open_progress(sys.stderr) as progress:
         found = run(a, b, request, paths, os.environ, progress)
+    if isinstance(found, ExplorePlan):
+        print_report(found, compare_plan_text, json=json)
+        return
     print_report(found, compare_text, json=json)
     raise typer.Exit(found.run.exit_code)
 
@@ -238,6 +244,7 @@ def noise(
     processors: ProcessorOptions = ProcessorOptions(),
     index: Annotated[IndexOptions, Without(("compared",))] = IndexOptions(),
     kb: KnowledgeBase = None,
+    dry_run: DryRun = False,
     json: AsJson = False,
 ) -> None:
     """Report how small a difference this machine can show, and how long that takes.
@@ -251,7 +258,8 @@ def noise(
     from stackgen.campaign.request import CampaignRequest, StackRequest
     from stackgen.campaign.user_input import read_measurement
     from stackgen.commands.noise import noise as run
-    from stackgen.report.noise import noise_text
+    from stackgen.model.reports.campaigns import ExplorePlan
+    from stackgen.report.noise import noise_plan_text, noise_text
     from stackgen.resolve.requirements import parse_requirements
 
     request = CampaignRequest(
@@ -262,8 +270,12 @@ def noise(
         budget=budget,
         target=target,
         index=index,
+        dry_run=dry_run,
     )
     with open_progress(sys.stderr) as progress:
         found = run(request, user_paths(kb=kb), os.environ, progress)
+    if isinstance(found, ExplorePlan):
+        print_report(found, noise_plan_text, json=json)
+        return
     print_report(found, noise_text, json=json)
     raise typer.Exit(found.exit_code)

@@ -17,7 +17,13 @@ from stackgen.campaign.options import (
     TargetOptions,
 )
 from stackgen.cli.commands import Without, subcommand
-from stackgen.cli.options import AsJson, KnowledgeBase, print_report, user_paths
+from stackgen.cli.options import (
+    AsJson,
+    KnowledgeBase,
+    print_report,
+    refuse_redirected_requirement,
+    user_paths,
+)
 from stackgen.errors import UsageError
 from stackgen.report.terminal import open_progress
 
@@ -136,16 +142,24 @@ def _refuse_measuring(context: typer.Context) -> None:
 
 
 def init(
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Ask nothing; take what a lock in this folder has.")
-    ] = False,
+    requirements: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="REQUIREMENT...",
+            help='What is watched, as in numpy or "tensorflow>=2.16" [default: what a lock in this '
+            "folder has].",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing; take the defaults.")] = False,
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of the watch.")] = "nightly",
 ) -> None:
     """Write a watch for nightly into the stackgen.toml of this folder."""
     from stackgen.commands.watches import add_watch, proposed
 
+    refuse_redirected_requirement()
     folder = Path.cwd()
-    found = proposed(folder, name, needed=yes)
+    found = proposed(folder, name, tuple(requirements or ()), needed=yes)
     if not yes:
         try:
             found = _prompted(found)
@@ -155,7 +169,8 @@ def init(
             raise UsageError(
                 "The questions were not answered",
                 why="standard input ended before the last of them",
-                fix="give --yes, which asks nothing and takes what a lock in this folder has",
+                fix="give --yes, which asks nothing and takes the REQUIREMENT..., or what a lock "
+                "in this folder has",
             ) from None
     path = add_watch(folder, found)
     typer.echo(f"Wrote [watch.{found.name}] into {path}.")

@@ -30,7 +30,7 @@ from stackgen.model.choices import Prereleases, Strategy
 from stackgen.model.identity import content_id
 from stackgen.model.packages import Artifact, Lock, LockFile, Target
 from stackgen.model.progress import Progress
-from stackgen.model.reports.campaigns import ExploreReport, FailedStack
+from stackgen.model.reports.campaigns import ExplorePlan, ExploreReport, FailedStack
 from stackgen.model.stacks import Base, Stack
 from stackgen.resolve.candidates import Policy
 from stackgen.resolve.dependencies import parse_requirement
@@ -232,8 +232,8 @@ def compare(
     paths: Paths,
     environ: Mapping[str, str],
     progress: Progress,
-) -> ExploreReport:
-    """Measure two stacks against each other, both of them in every block.
+) -> ExplorePlan | ExploreReport:
+    """Measure two stacks against each other, both in every block, or only plan it (``dry_run``).
 
     Args:
         a: what the other is compared with: a lock file, the beginning of a stack's id, or versions.
@@ -245,7 +245,9 @@ def compare(
         StackgenError: one of its kinds for whatever stops it; what was measured is stored.
     """
     request = replace(request, kind=COMPARE)
-    found = measure_pair(a, b, request, paths, environ, progress)
+    found = _explore_pair(a, b, request, paths, environ, progress)
+    if isinstance(found, ExplorePlan):
+        return found
     if not found.run.interrupted and len(found.stacks) < 2:
         raise _not_two(found, request, paths, progress)
     return found
@@ -265,6 +267,19 @@ def measure_pair(
         EvidenceError: both are the same stack.
         StackgenError: one of its kinds for whatever stops it, or where neither runs.
     """
+    found = _explore_pair(a, b, request, paths, environ, progress)
+    assert isinstance(found, ExploreReport)  # noqa: S101 # it is never a dry run
+    return found
+
+
+def _explore_pair(
+    a: str,
+    b: str,
+    request: CampaignRequest,
+    paths: Paths,
+    environ: Mapping[str, str],
+    progress: Progress,
+) -> ExplorePlan | ExploreReport:
     operands = (named(a, paths), named(b, paths))
     request = replace(request, search=SearchOptions(strategy=Strategy.NEWEST, stacks=2))
 
@@ -274,9 +289,7 @@ def measure_pair(
         resolver = Resolver(index=index, request=request, base=backend.base, progress=progress)
         return _chosen(operands, resolver.pair(*operands), request)
 
-    found = explore(request, paths, environ, progress, select_stacks=select_pair)
-    assert isinstance(found, ExploreReport)  # noqa: S101 # it is never a dry run
-    return found
+    return explore(request, paths, environ, progress, select_stacks=select_pair)
 
 
 def _chosen(

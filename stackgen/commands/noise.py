@@ -30,7 +30,7 @@ from stackgen.measure.retry_policy import FailureCause, cause_of
 from stackgen.model.identity import StackId
 from stackgen.model.inspections import IndicatorCall, Inspection
 from stackgen.model.progress import Progress
-from stackgen.model.reports.campaigns import NOISE, IndicatorNoise, NoiseReport
+from stackgen.model.reports.campaigns import NOISE, ExplorePlan, IndicatorNoise, NoiseReport
 from stackgen.storage.paths import Paths
 
 MOST_S = 600.0
@@ -45,8 +45,8 @@ DEFAULTS = {
 
 def noise(
     request: CampaignRequest, paths: Paths, environ: Mapping[str, str], progress: Progress
-) -> NoiseReport:
-    """Measure one stack, the newest that works, against itself.
+) -> ExplorePlan | NoiseReport:
+    """Measure one stack, the newest that works, against itself, or only plan it (``dry_run``).
 
     Args:
         request: as of an exploration; of the stacks that satisfy the requirements, one is measured.
@@ -57,6 +57,8 @@ def noise(
     _refuse_long(request.budget.budget_s)
     request = replace(request, kind=NOISE, search=SearchOptions(stacks=1))
     with open_campaign(_chosen, request, paths, environ, progress, calls_of=_calls_of) as campaign:
+        if request.dry_run:
+            return campaign.plan
         refuse_without_disk_space(campaign.plan.estimate, paths)
         with open_database(paths.knowledge) as database:
             return _against_itself(campaign, database)

@@ -17,17 +17,20 @@ _LOCKS = (
 _MEASURABLE = (*FRAMEWORKS, "numpy")
 
 
-def proposed(folder: Path, name: str, *, needed: bool) -> Watch:
-    """Return a watch of what a lock in a folder has that indicators measure.
+def proposed(folder: Path, name: str, requirements: tuple[str, ...], *, needed: bool) -> Watch:
+    """Return a watch of some requirements, or of what a lock has that indicators measure.
 
     Args:
         folder: where the lock is looked for.
         name: of the watch.
-        needed: whether a lock has to be there.
+        requirements: what is watched; empty means what a lock has.
+        needed: whether a lock has to be there then.
 
     Raises:
         UsageError: there is no lock, or nothing in it can be measured.
     """
+    if requirements:
+        return Watch(name=name, requirements=requirements)
     for path in (folder / each for each in _LOCKS):
         try:
             packages = read_lock_file(path).packages if path.is_file() else ()
@@ -43,7 +46,7 @@ def proposed(folder: Path, name: str, *, needed: bool) -> Watch:
         raise UsageError(
             "there is nothing to watch",
             why=f"no lock of {folder} names {', '.join(_MEASURABLE[:-1])} or {_MEASURABLE[-1]}",
-            fix="run: stackgen init; it asks what to watch",
+            fix="name it, as in: stackgen init numpy --yes",
         )
     return Watch(name=name, requirements=("numpy",))
 

@@ -86,7 +86,7 @@ class VirtualenvExecutor:
             raise ExecutorUnavailableError(
                 "virtualenvs cannot be measured on this system",
                 why=f"{sys.platform} has no process groups and resource limits",
-                fix="measure on Linux or macOS; resolving and advising work here",
+                fix="measure on Linux (on Windows, WSL 2 is one); resolving and advising work here",
             )
         if not self._tidied:
             remove_leftovers(self.scratch)

@@ -5,8 +5,15 @@ from collections.abc import Iterator
 
 from stackgen.measure.ranking import RankingAnswer, conclusion
 from stackgen.model.evidence import Effect, Ranked, Verdict
-from stackgen.model.reports.campaigns import ChosenStack, ExploreReport
-from stackgen.report.explore import particulars, place_line, ranking_lines, too_early, unreliable
+from stackgen.model.reports.campaigns import ChosenStack, ExplorePlan, ExploreReport
+from stackgen.report.explore import (
+    particulars,
+    place_line,
+    plan_costs,
+    ranking_lines,
+    too_early,
+    unreliable,
+)
 from stackgen.report.tables import counted, percent
 
 _MOST_SHOWN = 8
@@ -17,6 +24,12 @@ def compare_text(report: ExploreReport) -> str:
     lines = [*(label for label, _ in report.plan.chosen), *_between(report)]
     lines += [place_line(report.plan, "Measured"), "", *ranking_lines(report)]
     return "\n".join([*lines, *particulars(report), "", *verdict_lines(report)])
+
+
+def compare_plan_text(plan: ExplorePlan) -> str:
+    """Return what would be measured and what that takes, for --dry-run."""
+    lines = [*(label for label, _ in plan.chosen), place_line(plan, "To be measured")]
+    return "\n".join([*lines, f"By: {', '.join(plan.indicators)}", "", *plan_costs(plan)])
 
 
 def verdict_lines(report: ExploreReport) -> Iterator[str]:

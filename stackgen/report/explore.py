@@ -27,7 +27,6 @@ def explore_text(found: ExplorePlan | ExploreReport) -> str:
 
 def plan_text(plan: ExplorePlan) -> str:
     """Return what would be done, for --dry-run."""
-    found = plan.estimate
     lines = [
         *_head(plan, "To be measured"),
         "",
@@ -37,13 +36,22 @@ def plan_text(plan: ExplorePlan) -> str:
         *([f"By: {', '.join(plan.indicators)}"] if plan.indicators else []),
         *too_large(plan),
         "",
+        *plan_costs(plan),
+    ]
+    return "\n".join(lines)
+
+
+def plan_costs(plan: ExplorePlan) -> list[str]:
+    """Return what a plan downloads, stores and takes, and whether its budget is too short."""
+    found = plan.estimate
+    return [
         f"To download{', if all are built' if plan.searched else ''}: "
         f"{found.download_bytes / 1e9:.2f} GB in {found.wheels} wheels. On disk: about "
         f"{found.disk_bytes / 1e9:.1f} GB, {found.free_bytes / 1e9:.0f} GB are free.",
         f"Time until the first block: about {span(found.seconds)}. Budget: {span(plan.budget_s)}.",
+        *filter(None, [plan.short_budget]),
         "Nothing was built.",
     ]
-    return "\n".join(lines)
 
 
 def too_large(plan: ExplorePlan) -> list[str]:

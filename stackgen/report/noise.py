@@ -4,7 +4,8 @@ import math
 
 from stackgen.measure import INTERIM_ANALYSES, MARGIN
 from stackgen.measure.noise import CONTROLS, RUNS
-from stackgen.model.reports.campaigns import Disturbance, IndicatorNoise, NoiseReport
+from stackgen.model.reports.campaigns import Disturbance, ExplorePlan, IndicatorNoise, NoiseReport
+from stackgen.report.explore import place_line, plan_costs
 from stackgen.report.tables import counted, span
 
 QUIET = 0.02
@@ -34,6 +35,20 @@ def noise_text(report: NoiseReport) -> str:
             f"Took {span(report.seconds)} for {report.new_inspections} inspections; stopped: "
             f"{report.stopped}.",
             f"Recorded in {report.knowledge_base}; the same command continues from there.",
+        ]
+    )
+
+
+def noise_plan_text(plan: ExplorePlan) -> str:
+    """Return what would be measured and what that takes, for --dry-run."""
+    return "\n".join(
+        [
+            f"{', '.join(label for label, _ in plan.chosen)} against itself, or the next older "
+            "stack where it does not run",
+            place_line(plan, "To be measured"),
+            f"By: {', '.join(plan.indicators)}{' and ' * bool(plan.indicators)}python/pure",
+            "",
+            *plan_costs(plan),
         ]
     )
 

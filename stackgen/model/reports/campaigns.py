@@ -153,6 +153,7 @@ class ExplorePlan:
     spread: whether they are spread over releases and settings, and not the newest ones.
     too_large: releases of the first varied package that the download budget leaves out.
     indicators: what they are measured by.
+    short_budget: that the budget ends before the first comparison, in words; "" where it does not.
     """
 
     requirements: tuple[str, ...]
@@ -169,6 +170,7 @@ class ExplorePlan:
     spread: bool = False
     too_large: tuple[str, ...] = ()
     indicators: tuple[str, ...] = ()
+    short_budget: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
