@@ -371,6 +371,32 @@ def test_a_machine_as_the_users_is_elsewhere_where_nobody_trusted_measured_it() 
     assert answer("one") is Answer.FASTER
 
 
+def test_the_packages_that_are_recommended_are_those_of_a_trusted_origin() -> None:
+    """Another origin's stack is equal in compiled code, and changes less besides."""
+    ours, theirs = (stack(tensorflow="2.15.0", numpy="1.26.4", requests=n) for n in ("2.1", "2.0"))
+    others = [CampaignId(f"{CAMPAIGN}{n}") for n in range(3, 6)]
+    mine = blocks({OWN: 1.0, ours: 0.8})
+    foreign = blocks({OWN: 1.0, theirs: 0.8}, campaigns=others)
+    seen = loading([*mine, *foreign], "tensorflow", "numpy")
+    known = Knowledge(
+        stacks=[OWN.stack, ours.stack, theirs.stack],
+        summaries=summaries(seen, [CALL]),
+        calls=[CALL],
+        contrasts=[
+            *campaign_contrasts(mine),
+            *campaign_contrasts(foreign, origins=["theirs"]),
+        ],
+        machine=LOCAL,
+        machines=[LOCAL],
+        trusted=frozenset([*CAMPAIGNS, *others]),
+    )
+    lockfile = locked(tensorflow="2.12.0", numpy="1.23.5", requests="2.31", flask="3.0")
+    found = advisor(known).advise(lockfile)
+    assert found.answer is Answer.FASTER
+    assert found.lock == ours.stack.lock
+    assert not any(each.name == "flask" and each.recommended for each in found.changes)
+
+
 def test_of_the_stacks_that_stand_for_a_lock_the_nearest_is_shown() -> None:
     exact = stack(tensorflow="2.12.0", numpy="1.23.5", requests="2.31", flask="3.0")
     others = [stack(tensorflow="2.12.0", numpy="1.23.5", requests=f"2.{n}") for n in range(5)]

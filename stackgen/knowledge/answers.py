@@ -334,9 +334,15 @@ class CaseAnswer:
         return sum(share for campaign, share in basis.shares if campaign in own)
 
     def _stack(self, candidate: Assessment) -> Stack:
-        """Return the measured stack of a candidate that changes the lock least."""
-        equal = (self.known.stacks[each] for each in self.judgement.stacks[candidate.name])
-        return min(equal, key=lambda stack: (len(self._changes_to(stack)), stack.id))
+        """Return the measured stack of a candidate that changes the lock least.
+
+        Its packages without compiled code are recommended with it, so that one from an origin that
+        the user trusts comes first.
+        """
+        equal = self.judgement.stacks[candidate.name]
+        own = [each for each in equal if each in self.known.trusted_stacks]
+        stacks = (self.known.stacks[each] for each in own or equal)
+        return min(stacks, key=lambda stack: (len(self._changes_to(stack)), stack.id))
 
     def changes(self, candidate: Assessment) -> tuple[Change, ...]:
         """Return what a candidate changes of the lock."""

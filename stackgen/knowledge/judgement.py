@@ -171,6 +171,12 @@ class Knowledge:
             if row.machine_id == self.machine.id and self._is_trusted(row)
         )
 
+    @cached_property
+    def trusted_stacks(self) -> frozenset[StackId]:
+        """Return the stacks that an origin that the user trusts compared, on any machine."""
+        rows = (row for own in self._rows.values() for row in own)
+        return frozenset(stack for row in rows if self._is_trusted(row) for stack in row.stacks)
+
     def _is_trusted(self, row: CampaignContrasts) -> bool:
         return not row.origins or any(each in self.trusted_origins for each in row.origins)
 
