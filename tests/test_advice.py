@@ -865,6 +865,21 @@ def test_a_new_major_version_is_recommended_where_the_user_ranges_over_it(
     assert found.answer is answer
 
 
+@pytest.mark.parametrize("machine", [LOCAL, OTHER])
+@pytest.mark.parametrize("requirement", ["numpy<2", ""])
+def test_an_option_that_would_not_help_is_not_named(machine: Machine, requirement: str) -> None:
+    lock = replace(LOCK, requirements=(requirement,) if requirement else ())
+    found = advice_for(
+        blocks({OWN: 1.0, MAJOR: 0.8}, machine=machine),
+        lock,
+        stacks=(OWN, MAJOR),
+        admits=lambda *_: "scipy does not admit it",
+    )
+    assert found.answer is (Answer.REFUSED if machine is LOCAL else Answer.ELSEWHERE)
+    assert (requirement or "scipy does not admit it") in found.refused
+    assert (found.option, "--allow-major" in found.refused) == ("", False)
+
+
 def test_a_recommendation_as_a_whole_takes_three_families() -> None:
     for names, scope in (
         (("matmul",), Scope.OPERATIONS),

@@ -21,12 +21,13 @@ _NAMED = 5  # packages that a sentence names before it counts the rest
 class Refusal:
     """Why changes are not recommended; ``answer`` where they are the best that was measured.
 
-    option: of the command line that admits them; "" where none does.
+    option: of the command line that admits them; "" where none does. changes: then, what it is of.
     """
 
     answer: Answer
     why: str
     option: str = ""
+    changes: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,16 @@ class Allowed:
             return None
         return Refusal(answer=Answer.REFUSED, why=f"{listed_changes(changes)}: {reason}")
 
+    def despite_option(self, refused: Refusal) -> Refusal | None:
+        """Return why changes may not be recommended even with the option that is against them."""
+        text = listed_changes(refused.changes)
+        versions = {c.name: c.recommended for c in refused.changes if c.recommended is not None}
+        if broken := self.broken(versions):
+            why = f"{text}: {' and '.join(broken)} forbids it"
+            return Refusal(answer=Answer.REFUSED, why=why)
+        reason = self.admits(self.lockfile, refused.changes, self.facts)
+        return Refusal(answer=Answer.REFUSED, why=f"{text}: {reason}") if reason else None
+
     def by_policy(
         self, changes: Sequence[Change], versions: Versions, compiled: Collection[str]
     ) -> Refusal | None:
@@ -78,7 +89,8 @@ class Allowed:
             older = [each.name for each in changes if each.name in compiled and is_older(each)]
             if older:
                 why = f"{text}: {listed(older)} would be older; --allow-downgrade recommends it"
-                return Refusal(answer=Answer.OLDER, why=why, option="--allow-downgrade")
+                option = "--allow-downgrade"
+                return Refusal(answer=Answer.OLDER, why=why, option=option, changes=tuple(changes))
         if not self.policy.allow_major:
             # What others of the lock require follows them; what the user requires is the user's.
             own = {canonicalize_name(each.name) for _, each in _requirements(self.lockfile)}
@@ -89,7 +101,8 @@ class Allowed:
             ]
             if major:
                 why = f"{text}: a new major version of {listed(major)}; --allow-major recommends it"
-                return Refusal(answer=Answer.MAJOR, why=why, option="--allow-major")
+                option = "--allow-major"
+                return Refusal(answer=Answer.MAJOR, why=why, option=option, changes=tuple(changes))
         return None
 
     def broken(self, versions: Versions) -> list[str]:

@@ -101,6 +101,10 @@ class CaseAnswer:
             )
         against = next((each for each in refusals if each.answer is answer), None)
         against = against or next(iter(refusals), forbidden) if best is None else None
+        if against is not None and against.option:
+            against = self._option_that_helps(against, refusals)
+            if answer in (Answer.OLDER, Answer.MAJOR) and not against.option:
+                answer = Answer.REFUSED
         return replace(
             self.described(shown),
             answer=answer,
@@ -113,6 +117,20 @@ class CaseAnswer:
             next=tuple(self._next(each, undecided[:3]) for each in chosen),
             possible=possible,
         )
+
+    def _option_that_helps(self, against: Refusal, refusals: Sequence[Refusal]) -> Refusal:
+        """Return a refusal whose option admits the changes; where none does, what else is against.
+
+        With the option, the user's requirements or the rest of the lock may still refuse them.
+        """
+        others = [each for each in refusals if each.option == against.option and each != against]
+        found = []
+        for each in [against, *others][:_NEXT_TRIED]:
+            despite = self.allowed.despite_option(each)
+            if despite is None:
+                return each
+            found.append(despite)
+        return found[0]
 
     def update(self, changes: Sequence[Change]) -> Advice:
         """Return whether the only candidate, a lock with these changes, is faster or slower."""
