@@ -673,3 +673,12 @@ def test_a_ratio_of_too_few_blocks_is_no_number_in_a_report(blocks: int, reporte
     text = report_text(report([math.log(1.744) + 0.001 * each for each in range(blocks)]))
     assert ("1.74" in text) is reported
     assert ("(too few blocks)" in text) is not reported
+
+
+def test_a_plan_with_one_release_says_how_others_take_part() -> None:
+    chosen = (("torch 2.13.0, numpy 2.4.0", 12), ("torch 2.13.0, numpy 2.3.5", 12))
+    plan = replace(PLAN, varied=("torch", "numpy"), chosen=chosen, too_large=("2.15.0",))
+    assert "So every stack has torch 2.13.0: to compare releases" in plan_text(plan)
+    other = (*chosen, ("torch 2.14.0, numpy 2.4.0", 12))
+    assert "So every stack has" not in plan_text(replace(plan, chosen=other))
+    assert "So every stack has" not in plan_text(replace(plan, too_large=()))

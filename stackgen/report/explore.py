@@ -59,7 +59,15 @@ def too_large(plan: ExplorePlan) -> list[str]:
     if not plan.too_large:
         return []
     releases = f"{plan.varied[0]} {', '.join(plan.too_large)}"
-    return [f"Left out because of the download budget (--download-budget): {releases}"]
+    lines = [f"Left out because of the download budget (--download-budget): {releases}"]
+    compared = {label.partition(",")[0] for label, _ in plan.chosen}
+    if len(compared) == 1:
+        lines += [
+            f"So every stack has {compared.pop()}: to compare releases, give a larger "
+            "--download-budget, or an",
+            "index with smaller builds, such as those for CPUs alone (--extra-index-url).",
+        ]
+    return lines
 
 
 def _would(plan: ExplorePlan) -> str:
