@@ -222,6 +222,15 @@ def test_bad_input_gives_what_why_and_how_to_fix(
     assert done.stdout == ""
 
 
+def test_a_misspelt_package_that_is_not_to_vary_is_reported(laboratory: Laboratory) -> None:
+    names = ("--fix", "Gear", "--fix", "gaer")
+    done = laboratory.explore("speedy", "gear", *names, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert [e for e in done.stderr.splitlines() if "no effect" in e] == [
+        "--fix gaer has no effect: no stack has such a package."
+    ]
+
+
 def test_an_unquoted_requirement_is_noticed_before_anything_happens(
     laboratory: Laboratory,
 ) -> None:

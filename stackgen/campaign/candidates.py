@@ -279,6 +279,7 @@ def select(
     if request.stacks.lock is None:
         space = resolve(index, _with_varied(request), target, progress=progress)
         found = _selection(space, request, request.stacks.baseline, {})
+        _note_unused(found, request, progress)
         return _spread(found, index, request, progress)
     lockfile = lockfile or read_lock_file(request.stacks.lock)
     packages = in_target(lockfile, target)
@@ -287,7 +288,15 @@ def select(
     around = _around(index, request, packages, target, progress)
     space = resolve(index, around, target, progress=progress)
     found = _selection(space, request, baseline, baseline.versions)
+    _note_unused(found, request, progress)
     return _spread(found, index, request, progress)
+
+
+def _note_unused(selection: Selection, request: CampaignRequest, progress: Progress) -> None:
+    """Note each --fix that names nothing: it may be misspelt."""
+    for each in request.stacks.fixed if request.kind == "explore" else ():
+        if canonicalize_name(each) not in selection.space.packages:
+            progress.note(f"--fix {each} has no effect: no stack has such a package.")
 
 
 def _spread(
