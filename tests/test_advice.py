@@ -588,6 +588,16 @@ def test_trust_is_proposed_only_where_it_would_change_the_answer() -> None:
     assert not any("--trust" in each for each in found.caveats)
 
 
+def test_a_recommendation_that_one_campaign_carries_says_so() -> None:
+    """Others show that campaigns repeat each other, but did not measure the recommended stack."""
+    others = blocks({OWN: 1.0, SAME: 1.0}, campaigns=CAMPAIGNS[1:])
+    found = advice_for([*blocks({OWN: 1.0, FAST: 0.5}, campaigns=CAMPAIGNS[:1]), *others])
+    assert found.answer is Answer.FASTER
+    assert any("one campaign carries 100% of it" in each for each in found.caveats)
+    repeated = advice_for(blocks({OWN: 1.0, FAST: 0.8}))
+    assert not any("one campaign carries" in each for each in repeated.caveats)
+
+
 def test_of_thirty_equal_stacks_none_is_recommended() -> None:
     equal = [stack(tensorflow=f"2.{n}.0", numpy="1.26.4") for n in range(13, 43)]
     found = advice_for(

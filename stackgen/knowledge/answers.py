@@ -48,6 +48,7 @@ SizeOf = Callable[[Stack], int | None]
 AddedRisk = Callable[[Sequence[Change]], int | None]
 """Returns how many known vulnerabilities changes add; None where that was not checked."""
 _ALTERNATIVES = 4
+_ALONE = 0.8  # the share of a comparison from which on a campaign carries it alone
 _MOST_OF_IT = 0.5  # the share of a comparison that makes it one of a machine
 _NEXT_TRIED = 6  # candidates that the resolver is consulted about
 
@@ -535,6 +536,13 @@ class CaseAnswer:
             for origin in recommended.sole_origins:
                 if origin:
                     yield f"it rests on origin {origin} alone"
+            faster = [e.basis for e in recommended.compared if e.basis and e.lowest > 1]
+            largest = [max((share for _, share in each.shares), default=0.0) for each in faster]
+            if largest and min(largest) >= _ALONE:
+                yield (
+                    f"one campaign carries {min(largest):.0%} of it, and an odd one would mislead: "
+                    "another one that compares the same versions would show that"
+                )
         elif shown.standing is Standing.FEW_ORIGINS:
             yield "few of many origins alone measured it to be faster"
         elif shown.standing is Standing.NOT_SHOWN and any(
