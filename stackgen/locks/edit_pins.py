@@ -9,6 +9,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from stackgen.locks.fields import MalformedError
+from stackgen.locks.requirements import without_options
 from stackgen.model.packages import LockChange
 
 _HASH = re.compile(r"--hash[= ]\s*\S+")
@@ -70,7 +71,7 @@ def _pins(text: str) -> Iterator[_Pin]:
 
 
 def _name(logical: str) -> str:
-    bare = re.sub(r"(^|\s)#.*", "", _HASH.sub("", logical).replace("\\\n", " ")).strip()
+    bare = without_options(re.sub(r"(^|\s)#.*", "", logical.replace("\\\n", " ")).strip())
     if not bare or bare.startswith("-"):
         return ""
     try:

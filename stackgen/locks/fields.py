@@ -239,6 +239,15 @@ def _items(value: object, where: str) -> list[object]:
     return value
 
 
+def is_version(text: str) -> bool:
+    """Return whether a text is a version (PEP 440); behind ``===`` anything may stand."""
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
+
+
 def _version(name: str, version: str) -> str:
     try:
         return str(Version(version))

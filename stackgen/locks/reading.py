@@ -112,6 +112,9 @@ ACCEPTED = (
 )
 
 
+_OF_CONDA = "run inside the environment: pip list --format=freeze > requirements.txt"
+
+
 class _Reader(Protocol):
     def __call__(self, text: str, *, path: str, companion: str | None) -> LockFile: ...
 
@@ -158,8 +161,8 @@ def _refuse_partial(lock: LockFile) -> None:
         raise MalformedError(f"line {number} pins no version: {line!r}")
     if lock.format in ("pixi", "conda-lock"):
         raise MalformedError(
-            f"it seems to be the lock of {lock.format}, which installs conda's packages, too; run "
-            "inside the environment: pip list --format=freeze > requirements.txt"
+            f"it seems to be the lock of {lock.format}, which installs conda's packages, too; "
+            f"{_OF_CONDA}"
         )
 
 
@@ -179,7 +182,8 @@ def lock_format(text: str, path: str) -> str:
     if name == "pdm.lock":
         return "pdm"  # the oldest ones have no other mark
     if other := other_format(name, start):
-        raise MalformedError(f"it seems to be {other}")
+        advice = f"; {_OF_CONDA}" if "conda" in other else ""
+        raise MalformedError(f"it seems to be {other}{advice}")
     if name.endswith((".toml", ".lock")) or name == "Pipfile" or "\n[[package" in f"\n{start}":
         return _of_toml(fields.parse_toml(text))
     return "requirements"
@@ -323,6 +327,7 @@ _READERS: dict[str, _Reader] = {
 }
 
 
+_PATCH_LEVELS = 30  # more than any minor version has had
 _NOT_PYTHON = re.compile(r"\b(sys_platform|platform_\w+|os_name|implementation_\w+)\b")
 
 
@@ -342,7 +347,10 @@ def admits_python(lockfile: LockFile, python: str) -> bool:
     except InvalidSpecifier:
         return True
     minor = ".".join(python.split(".")[:2])
-    return specifier.contains(python, prereleases=True) or specifier.contains(minor)
+    versions = [python, minor]
+    if minor in lockfile.requires_python:  # as in ">=3.13.5": some patch levels, and not others
+        versions += [f"{minor}.{patch}" for patch in range(_PATCH_LEVELS)]
+    return any(specifier.contains(each, prereleases=True) for each in versions)
 
 
 _PYTHONS = tuple(f"3.{minor}" for minor in range(6, 30))

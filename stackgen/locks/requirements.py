@@ -72,7 +72,10 @@ def _line(number: int, joined: str) -> Line:
 
 HASH = re.compile(r"\s--hash[= ]\s*(\S+)")
 _MADE_FOR = re.compile(r"#.*(?:with Python |--python-version[= ])(\d+\.\d+)")
-_ELSEWHERE = re.compile(r"-e\s|--editable|[a-z]+\+|\.{0,2}/|https?:|file:")
+_OPTIONS = re.compile(
+    r"\s(--(hash|config-settings?|global-option|install-option)\b|-C\b).*", re.DOTALL
+)
+_EDITABLE = re.compile(r"-e|--editable")
 _INCLUDES = re.compile(r"-r|-c|--requirement|--constraint")
 
 
@@ -88,8 +91,13 @@ def read_lock(text: str, *, path: str, companion: str | None) -> LockFile:
     wanted = [line for line in lines if not line.text.startswith("-") or _elsewhere(line)]
     for line in lines:
         if _INCLUDES.match(line.text):
-            raise MalformedError(f"line {line.number} includes another file: {line.text}")
+            raise MalformedError(
+                f"line {line.number} includes another file: {line.text}; to lock all of them in "
+                f"one file: uv pip compile {shlex.quote(path)} -o requirements.lock.txt"
+            )
     stated = [(line, _parsed(line)) for line in wanted if not _elsewhere(line)]
+    foreign = [line for line, each in stated if not fields.is_version(pin(each) or "0")]
+    stated = [(line, each) for line, each in stated if fields.is_version(pin(each) or "0")]
     return LockFile(
         path=path,
         format="requirements",
@@ -97,12 +105,24 @@ def read_lock(text: str, *, path: str, companion: str | None) -> LockFile:
         unpinned=tuple((line.number, str(each)) for line, each in stated if not pin(each)),
         requirements=requirements,
         requires_python=_made_for(text),
-        skipped=tuple(
-            f"line {line.number}: {line.text.split(' --hash')[0]} is not from an index"
-            for line in wanted
-            if _elsewhere(line)
+        skipped=(
+            *(
+                f"line {line.number}: {_shown(line)} is not from an index"
+                for line in wanted
+                if _elsewhere(line)
+            ),
+            *(f"line {line.number}: {_shown(line)} pins no version of PEP 440" for line in foreign),
         ),
     )
+
+
+def without_options(text: str) -> str:
+    """Return a line without the options that pip takes behind a requirement: hashes, settings."""
+    return _OPTIONS.sub("", text).strip()
+
+
+def _shown(line: Line) -> str:
+    return without_credentials(without_options(line.text))
 
 
 def pin(wanted: Requirement) -> str:
@@ -129,7 +149,7 @@ def _package(line: Line, wanted: Requirement, named: frozenset[str]) -> LockedPa
 
 
 def _parsed(line: Line) -> Requirement:
-    text = HASH.sub("", line.text).strip()
+    text = without_options(line.text)
     try:
         found = Requirement(text)
     except (InvalidRequirement, RecursionError) as error:
@@ -157,7 +177,12 @@ def _lines(text: str) -> Iterator[Line]:
 
 
 def _elsewhere(line: Line) -> bool:
-    return bool(_ELSEWHERE.match(line.text)) or " @ " in line.text
+    """Return whether a line names a project, a file or a repository, in any way that pip takes."""
+    text = without_options(line.text)
+    if text.startswith("-"):
+        return bool(_EDITABLE.match(text))
+    place = text.partition(";")[0].strip()
+    return is_url(text) or bool(_NAMED.match(text)) or _is_path(place)
 
 
 def _requirements(companion: str) -> Iterator[str]:

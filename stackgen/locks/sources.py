@@ -188,12 +188,15 @@ def _of_requirements(text: str) -> _Stated:
         if not line.text or (line.text.startswith("-") and not line.text.startswith("-e")):
             continue
         try:
-            wanted = Requirement(requirements.HASH.sub("", line.text).strip())
+            wanted = Requirement(requirements.without_options(line.text))
         except (InvalidRequirement, RecursionError):
-            shown = direct.without_credentials(line.text.partition(" --hash")[0])
+            shown = direct.without_credentials(requirements.without_options(line.text))
             yield StatedPackage(name=shown, elsewhere="is no pin of an index's release")
             continue
         pin = requirements.pin(wanted)
+        if pin and not fields.is_version(pin):
+            yield StatedPackage(name=wanted.name, elsewhere="the lock pins no version of PEP 440")
+            continue
         hashes = requirements.HASH.findall(line.text)
         yield _package(
             wanted.name,

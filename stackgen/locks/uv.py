@@ -23,7 +23,7 @@ def read(text: str, *, path: str, companion: str | None) -> LockFile:  # noqa: A
     content = fields.parse_toml(text)
     entries = fields.tables(content.get("package"), "package")
     graph = _Graph(entries)
-    roots = [entry for entry in entries if _is_root(entry)]
+    roots = [entry for entry in entries if _is_root(entry)] + _without_project(content)
     if not roots:
         raise MalformedError("no package in it is the project itself")
     requirements = tuple(line for root in roots for line in _requirements(root))
@@ -41,6 +41,28 @@ def read(text: str, *, path: str, companion: str | None) -> LockFile:  # noqa: A
         requires_python=fields.text(content.get("requires-python"), "requires-python"),
         skipped=tuple(_skipped(entries, roots)),
     )
+
+
+def _without_project(content: Table) -> list[Table]:
+    """Return what a lock requires that is no project's: a script's (PEP 723), or a workspace's."""
+    manifest = fields.table(content.get("manifest"), "manifest")
+    wanted = fields.tables(manifest.get("requirements"), "the requirements of the manifest")
+    groups = fields.table(manifest.get("dependency-groups"), "the groups of the manifest")
+    if not (wanted or groups):
+        return []
+    root: Table = {
+        "dependencies": _as_dependencies(wanted),
+        "dev-dependencies": {
+            group: _as_dependencies(fields.tables(lines, f"the group {group}"))
+            for group, lines in groups.items()
+        },
+        "metadata": {"requires-dist": list(wanted)},
+    }
+    return [root]
+
+
+def _as_dependencies(wanted: Iterable[Table]) -> list[Table]:
+    return [{**each, "extra": each.get("extras")} for each in wanted]
 
 
 class _Graph:
@@ -128,7 +150,7 @@ def _requirements(root: Table) -> Iterator[str]:
 
 
 def _skipped(entries: Iterable[Table], roots: Iterable[Table]) -> Iterator[str]:
-    own = [_key(root) for root in roots]
+    own = [_key(root) for root in roots if "name" in root]
     for entry in entries:
         if "registry" not in _source(entry) and _key(entry) not in own:
             yield f"{_key(entry)[0]}: {REPOSITORY if 'git' in _source(entry) else FILE}"

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.errors import UsageError
+from stackgen.locks.editing import write_lock
 from stackgen.locks.reading import (
     admits_python,
     decode_text,
@@ -15,7 +16,8 @@ from stackgen.locks.reading import (
     read_lock,
     suits_python,
 )
-from stackgen.model.packages import LockedPackage, LockFile
+from stackgen.locks.sources import read_sources
+from stackgen.model.packages import LockChange, LockedPackage, LockFile
 from tests.locks.samples import TARGET, target, text
 
 _COMPANIONS = {
@@ -212,6 +214,58 @@ def test_pipfile_entries_from_elsewhere_are_skipped_in_words() -> None:
     assert found.requirements == ("Some_Package",)
 
 
+_SCRIPT = """
+version = 1
+revision = 3
+requires-python = ">=3.11"
+
+[manifest]
+requirements = [
+    { name = "numpy", specifier = "<3" },
+    { name = "pandas", extras = ["fast"], specifier = "<2.3" },
+]
+
+[manifest.dependency-groups]
+dev = [{ name = "pytest" }]
+
+[[package]]
+name = "numba"
+version = "0.61.0"
+source = { registry = "https://index.invalid/simple" }
+
+[[package]]
+name = "numpy"
+version = "1.26.4"
+source = { registry = "https://index.invalid/simple" }
+
+[[package]]
+name = "pandas"
+version = "2.2.3"
+source = { registry = "https://index.invalid/simple" }
+dependencies = [{ name = "numpy" }]
+
+[package.optional-dependencies]
+fast = [{ name = "numba" }]
+
+[[package]]
+name = "pytest"
+version = "8.0.0"
+source = { registry = "https://index.invalid/simple" }
+"""
+
+
+def test_a_script_is_locked_by_uv_without_a_project() -> None:
+    lock = read_lock(_SCRIPT, path="job.py.lock")
+    assert [(p.name, p.group, p.direct) for p in lock.packages] == [
+        ("numba", "default", False),
+        ("numpy", "default", True),
+        ("pandas", "default", True),
+        ("pytest", "dev", False),
+    ]
+    assert lock.requirements == ("numpy<3", "pandas[fast]<2.3")
+    assert lock.skipped == ()
+
+
 _REQUIREMENTS = """
 --index-url https://index.invalid/simple
 NumPy==1.26.4 \\
@@ -235,6 +289,37 @@ def test_requirements_are_read_with_hashes_markers_and_who_requested_them() -> N
         "line 9: thing @ https://files.invalid/thing-1.whl is not from an index",
     )
     assert "scipy" not in pins(lock, python="3.12.0")
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (".[ci]", ".[ci] is not from an index"),
+        (".", ". is not from an index"),
+        ("-e.", "-e. is not from an index"),
+        ("dist/thing-1-py3-none-any.whl", "dist/thing-1-py3-none-any.whl is not from an index"),
+        ("thing-1.tar.gz ; os_name == 'nt'", "thing-1.tar.gz ; os_name == 'nt' is not"),
+        ("sub\\folder", "sub\\folder is not from an index"),
+        ("thing@https://me:secret@files.invalid/thing.whl", "thing@https://***@files.invalid/"),
+        ("git+ssh://git@files.invalid/thing.git", "git+ssh://***@files.invalid/thing.git is not"),
+        ("gpg===1.13.1-unknown", "gpg===1.13.1-unknown pins no version of PEP 440"),
+    ],
+)
+def test_what_pip_installs_from_elsewhere_is_left_out_and_said(line: str, shown: str) -> None:
+    text = f"scipy==1.11.0\n{line}\n"
+    lock = read_lock(text, path="requirements.txt")
+    assert [each.name for each in lock.packages] == ["scipy"]
+    assert lock.skipped[0].startswith(f"line 2: {shown}")
+    assert "secret" not in lock.skipped[0]
+    stated = read_sources(text, path="requirements.txt").packages
+    assert [each.name for each in stated if not each.elsewhere] == ["scipy"]
+
+
+def test_settings_of_builds_behind_a_pin_are_kept_where_it_changes() -> None:
+    text = "scipy==1.11.0 --config-settings=a=b --global-option=c\n"
+    lock = read_lock(text, path="requirements.txt")
+    change = LockChange(name="scipy", version="1.12.0")
+    assert write_lock(text, lock, [change]) == text.replace("1.11.0", "1.12.0")
 
 
 @pytest.mark.parametrize(
@@ -482,6 +567,8 @@ content-hash = "0"
     [
         ("", "", ["3.9", "3.11.2", "3.12"]),
         ("", ">=3.10", ["3.11.2", "3.12"]),
+        ("", ">=3.11.5", ["3.11.2", "3.12"]),
+        ("", "==3.9.2", ["3.9"]),
         ("python_full_version == '3.12.*'", ">=3.11", ["3.12"]),
         ("python_version < '3.10'", "", ["3.9"]),
         ("sys_platform == 'win32' and python_version < '4'", "", ["3.9", "3.11.2", "3.12"]),
