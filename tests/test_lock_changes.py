@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from stackgen.campaign.options import IndexOptions
+from stackgen.campaign.request import file_identity
 from stackgen.campaign.targets import find_target
 from stackgen.commands.advise_write import Applied, apply_advice
 from stackgen.commands.lock_changes import completed, lock_changes, refuse_excluded
@@ -146,6 +147,30 @@ def test_lines_that_pin_nothing_are_resolved_first_and_that_is_noted(
         "lines that pin nothing: 2, 3; resolved first: frame 2.15, fresh 1.0, tz 2.0",
     )
     assert set(whole.requirements) == {"fresh<1.1", "frame"}
+
+
+def test_a_file_is_the_same_one_in_another_encoding_and_with_other_line_ends(
+    tmp_path: Path,
+) -> None:
+    path, text = tmp_path / "requirements.txt", "numpy==1.26.4\nfrämework==2.12\n"
+    ids = set()
+    for encoding in ("utf-8", "utf-16", "utf-8-sig"):
+        for content in (text, text.replace("\n", "\r\n")):
+            path.write_bytes(content.encode(encoding))
+            ids.add(file_identity(path))
+    assert len(ids) == 1
+
+
+def test_a_prerelease_is_resolved_only_where_a_line_pins_it(tmp_path: Path, target: Target) -> None:
+    releases = {"1.0": Published(requires=["tz"]), "2.0rc1": Published(requires=["tz"])}
+    packages = {"frame": releases, "tz": {"1.0": Published(), "1.1b1": Published()}}
+    address = publish(tmp_path / "index", packages)
+    config = load_config(environ=NO_CONFIG, index_url=address)
+    with PackageIndex(config, tmp_path / "cache") as index:
+        for text, version in (("frame\n", "1.0"), ("frame==2.0rc1\ntz\n", "2.0rc1")):
+            partly = lock(text, companion=None)
+            whole = completed(partly, target, index=index, progress=NullProgress())
+            assert {p.name: p.version for p in whole.packages} == {"frame": version, "tz": "1.0"}
 
 
 def applied(

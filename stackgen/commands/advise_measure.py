@@ -343,15 +343,18 @@ class _Chosen:
         policy = request.stacks.requirements.policy
         names = {*varied_in(self._packages(request)), *self.request.options.only}
         lockfile = installable(index, self.request.path, names, target, policy, progress)
-        for pins in self.step.pins or ((),):
+        for pins in (*self.step.pins, ()):
+            if not pins and len(found) > 1:
+                break  # the newest versions matter where nothing that would decide can be installed
             # What varies by itself comes first, in the names of the stacks as well.
             ordered = sorted(pins, key=lambda pin: by_importance(pin[0]))
             lines: Sequence[str] = [f"{name}=={version}" for name, version in ordered]
             if not pins:
                 lines = free_requirements(lockfile, self.request.options.policy, target)
             wanted = parse_requirements(*lines)
+            early = policy.prereleases if pins else wanted.policy.prereleases
             resolved = request.with_stacks(
-                requirements=replace(wanted, policy=policy),
+                requirements=replace(wanted, policy=replace(policy, prereleases=early)),
                 granularity=Granularity.PATCH if pins else Granularity.MINOR,
             )
             try:

@@ -14,7 +14,6 @@ from stackgen.index import PackageIndex, artifact_key
 from stackgen.index.closure import resolve
 from stackgen.locks.editing import required_names
 from stackgen.locks.reading import in_target
-from stackgen.model.choices import Prereleases
 from stackgen.model.packages import Artifact, Lock, LockChange, LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress
 from stackgen.resolve.candidates import Policy
@@ -90,12 +89,15 @@ def completed(
         if name not in known
     ]
     listed = ", ".join(f"{each.name} {each.version}" for each in added)
+    resolved = (
+        f"resolved first: {listed}" if added else f"they add nothing on Python {target.python}"
+    )
     lines = ", ".join(str(number) for number, _ in lockfile.unpinned)
     return replace(
         wanted,
         packages=(*lockfile.packages, *added),
         unpinned=(),
-        notes=(*lockfile.notes, f"lines that pin nothing: {lines}; resolved first: {listed}"),
+        notes=(*lockfile.notes, f"lines that pin nothing: {lines}; {resolved}"),
     )
 
 
@@ -129,7 +131,7 @@ def _resolved(
         constraints=tuple(
             parse_requirement(f"{name}=={each.version}") for name, each in elsewhere.items()
         ),
-        policy=Policy(prereleases=Prereleases.ALLOW, allow_build=names),
+        policy=Policy(allow_build=names),  # a prerelease only where it is pinned, as tools do
     )
     lock = resolve(index, request, target, progress=progress).newest()
     if lock is None:
