@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from stackgen.campaign.options import IndexOptions
+from stackgen.campaign.options import IndexOptions, IndicatorOptions
 from stackgen.campaign.request import CampaignRequest
 from stackgen.commands.advise import AdviseRequest, advise, free_requirements
 from stackgen.commands.advise_measure import measure
-from stackgen.commands.options import AdviceOptions, MeasureOptions
+from stackgen.commands.options import AdviceOptions, MeasureOptions, VulnerabilityOptions
 from stackgen.model.evidence import CAREFUL, Answer
 from stackgen.model.packages import LockedPackage, LockFile
 from stackgen.model.progress import NullProgress
@@ -106,14 +106,21 @@ def test_an_environment_is_not_sent_to_explore(tmp_path: Path) -> None:
 def test_the_command_that_measures_repeats_the_options(tmp_path: Path) -> None:
     lock = tmp_path / "requirements.txt"
     lock.write_text("numpy==1.26.4\n")
-    options = AdviceOptions(python="3.13", allow_major=True, keep=("six",))
-    report = advise(
-        AdviseRequest(path=lock, options=options, index=IndexOptions(no_index=True)),
-        find_paths({"HOME": str(tmp_path), "STACKGEN_SEED": ""}, kb=tmp_path / "kb.db"),
-        {"PIP_CONFIG_FILE": os.devnull},
-        NullProgress(),
+    request = AdviseRequest(
+        path=lock,
+        options=AdviceOptions(python="3.13", allow_major=True, keep=("six",)),
+        vulnerabilities=VulnerabilityOptions(osv=tmp_path / "my records"),
+        indicators=IndicatorOptions(indicators=("numpy/fft",), parameters=(("size", "8"),)),
+        index=IndexOptions(no_index=True, find_links=("wheels",)),
     )
-    assert report.measure_command.endswith("--measure 15m --keep six --allow-major --python 3.13")
+    paths = find_paths({"HOME": str(tmp_path), "STACKGEN_SEED": ""}, kb=tmp_path / "kb.db")
+    (tmp_path / "my records").mkdir()
+    report = advise(request, paths, {"PIP_CONFIG_FILE": os.devnull}, NullProgress())
+    assert report.measure_command == (
+        f"stackgen advise {lock} --measure 15m --keep six --allow-major --no-index --python 3.13 "
+        f"--osv '{tmp_path}/my records' --pi numpy/fft --param size=8 --find-links wheels "
+        f"--kb {tmp_path}/kb.db"
+    )
 
 
 @pytest.mark.parametrize("python", ["abc", "3", "3.99", "2.7"])
@@ -178,7 +185,10 @@ def test_a_lock_of_the_newest_versions_is_sent_to_a_measurement_that_has_others(
         {"PIP_CONFIG_FILE": os.devnull},
         NullProgress(),
     )
-    assert report.measure_command == f"stackgen advise {lock} --measure 15m{option}"
+    assert report.measure_command == (
+        f"stackgen advise {lock} --measure 15m --no-index --find-links {tmp_path}{option} "
+        f"--kb {tmp_path}/kb.db"
+    )
 
 
 @pytest.mark.parametrize(("options", "refused"), [([], True), (["--measure", "1m"], False)])

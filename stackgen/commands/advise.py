@@ -44,10 +44,17 @@ from stackgen.knowledge.equivalence import VARIED, varied_in, versions_of
 from stackgen.knowledge.loading import load_knowledge
 from stackgen.knowledge.recommendation import alpha_after
 from stackgen.knowledge.seed import load_shipped
+from stackgen.locks.direct import without_credentials
 from stackgen.locks.reading import admits_python, in_target
 from stackgen.measure import MARGIN
 from stackgen.measure.goals import compare_goals
-from stackgen.model.choices import AdviceType, Granularity, Prereleases
+from stackgen.model.choices import (
+    AdviceType,
+    AuditService,
+    ExecutorChoice,
+    Granularity,
+    Prereleases,
+)
 from stackgen.model.evidence import Advice, Answer, CampaignIdentity, Change, ChangePolicy, Scope
 from stackgen.model.goals import Goal, Goals
 from stackgen.model.identity import CampaignId, StackId
@@ -73,6 +80,7 @@ _ENVIRONMENT = (
     "an environment is not measured as it is; to measure its versions, write them as a lock: "
     "PYTHON -m pip freeze > requirements.txt"
 )
+_DOWNGRADE = "--allow-downgrade"
 _MOST_EXCLUDED = 30  # releases, before --type latest ends without an answer
 _EVERY_GOAL = Goals(wanted=tuple((goal, 1.0) for goal in Goal))
 
@@ -282,7 +290,7 @@ class Sources:
             return advice.answer in open_answers
         only = self.request.options.only
         varies = bool(only or _explore_command(self.lockfile, self.request.path))
-        admitted = advice.answer is Answer.ELSEWHERE and bool(advice.option)
+        admitted = advice.answer is Answer.ELSEWHERE and bool(self._admitting(advice))
         return bool(advice.next) or admitted or (advice.answer is Answer.UNKNOWN and varies)
 
     def latest(self, advisor: Advisor) -> Advice:
@@ -375,34 +383,49 @@ class Sources:
             indicators=tuple((call.id, call.label) for call in self.calls),
             knowledge_base=str(self.paths.knowledge),
             explore_command=command,
-            measure_command=_measure_command(request, self._admitting(advice))
-            if self.measures(advice)
-            else "",
+            measure_command=self._measure_command(advice) if self.measures(advice) else "",
             inspections=count,
             merged=tuple(merged.items()),
             runs=tuple(runs),
             explanation=explain(self.database, self.known, advice) if request.explain else (),
         )
 
-    def _admitting(self, advice: Advice) -> str:
-        """Return the option without which nothing is measured beside the lock; "" for none.
+    def _measure_command(self, advice: Advice) -> str:
+        return _measure_command(self.request, self._admitting(advice)) + self.paths.kb_option
+
+    def _admitting(self, advice: Advice) -> tuple[str, ...]:
+        """Return the options without which nothing is measured beside the lock.
 
         Of a lock that nothing is known of, the newest versions are measured; it may hold them.
         """
         if advice.answer is Answer.ELSEWHERE and not advice.next:
-            return advice.option
+            return self._admitting_known(advice)
         if advice.answer is not Answer.UNKNOWN or advice.next or self.update is not None:
-            return ""
+            return ()
         policy = self.request.options.policy
         wider = {
             "": policy,
             "--allow-major": replace(policy, allow_major=True),
-            "--allow-downgrade": replace(policy, allow_downgrade=True),
+            _DOWNGRADE: replace(policy, allow_downgrade=True),
         }
         try:
-            return next((o for o, each in wider.items() if self._admits_another(each)), "")
+            found = next((o for o, each in wider.items() if self._admits_another(each)), "")
         except (IndexUnavailableError, UsageError):
-            return ""
+            found = ""
+        return (found,) if found else ()
+
+    def _admitting_known(self, advice: Advice) -> tuple[str, ...]:
+        """Return the options that admit what was measured elsewhere; none where it is not faster.
+
+        An older release is measured only where known vulnerabilities are searched.
+        """
+        if advice.option != _DOWNGRADE:
+            return (advice.option,) if advice.option else ()
+        effects = [advice.overall] if advice.overall else advice.effects
+        if not any(each.ratio > 1 for each in effects):
+            return ()
+        searched = self.request.vulnerabilities.requested
+        return (_DOWNGRADE, *(() if searched else ("--audit", AuditService.PYPI.value)))
 
     def _admits_another(self, policy: ChangePolicy) -> bool:
         """Return whether anything of the lock has another version that may be taken.
@@ -664,24 +687,42 @@ def _explore_command(lockfile: LockFile, path: Path) -> str:
     return f"stackgen explore --from {shlex.quote(str(path))}" if any(may_vary(locked)) else ""
 
 
-def _measure_command(request: AdviseRequest, admitting: str) -> str:
-    paths = [request.path, *([request.new] if request.new else [])]
-    options = [f"--only {each}" for each in request.options.only]
-    options += [f"--keep {each}" for each in request.options.keep]
-    options += ["--allow-major"] * request.options.allow_major
-    options += ["--allow-downgrade"] * request.options.allow_downgrade
-    options += ["--allow-vulnerable"] * request.options.allow_vulnerable
-    options += [f"--python {request.options.python}"] * bool(request.options.python)
-    options += [f"--type {request.options.kind.value}"] * (
-        request.options.kind is not AdviceType.PERFORMANCE
-    )
-    options += [f"--allow-build {each}" for each in request.sources.allow_build]
-    options += [f"--osv {shlex.quote(str(request.vulnerabilities.osv))}"] * bool(
-        request.vulnerabilities.osv
-    )
-    options += [admitting] * bool(admitting)
-    named = [shlex.quote(str(each)) for each in paths]
-    return " ".join(["stackgen advise", *named, "--measure 15m", *options])
+def _measure_command(request: AdviseRequest, admitting: Sequence[str]) -> str:
+    """Return the command that measures what would decide, with all options of a request.
+
+    admitting: options that are needed beside those.
+    """
+    options, risks, index = request.options, request.vulnerabilities, request.index
+    executor = request.target.executor
+    valued: list[tuple[str, Iterable[object]]] = [
+        ("--python", [options.python]),
+        ("--type", [options.kind.value] * (options.kind is not AdviceType.PERFORMANCE)),
+        ("--allow-build", request.sources.allow_build),
+        ("--osv", [risks.osv or ""]),
+        ("--audit", [risks.audit.value] * (risks.audit is not AuditService.NONE)),
+        ("--osv-url", [risks.osv_url]),
+        ("--pi", request.indicators.indicators),
+        ("--param", [f"{name}={value}" for name, value in request.indicators.parameters]),
+        ("--base", [request.target.base]),
+        ("--executor", [executor.value] * (executor is not ExecutorChoice.AUTO)),
+        ("--index-url", [without_credentials(index.index_url)]),
+        ("--extra-index-url", map(without_credentials, index.extra_index_urls)),
+        ("--find-links", map(without_credentials, index.find_links)),
+        ("--compare-index", map(without_credentials, index.compared)),
+    ]
+    flags = {
+        "--allow-major": options.allow_major,
+        "--allow-downgrade": options.allow_downgrade,
+        "--allow-vulnerable": options.allow_vulnerable,
+        "--no-index": index.no_index,
+    }
+    words = ["stackgen", "advise", str(request.path), *([str(request.new)] if request.new else [])]
+    words += ["--measure", "15m"]
+    words += [word for each in options.only for word in ("--only", each)]
+    words += [word for each in options.keep for word in ("--keep", each)]
+    words += [flag for flag, given in flags.items() if given]
+    words += [word for name, values in valued for v in values if v for word in (name, str(v))]
+    return shlex.join([*words, *admitting])
 
 
 def _by_conda(lockfile: LockFile) -> str:
