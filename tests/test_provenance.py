@@ -70,6 +70,19 @@ def _check(
     return done.returncode, codes, done.stdout
 
 
+def test_releases_that_share_a_message_take_one_line(tmp_path: Path, index: TinyIndex) -> None:
+    names = [f"absent-{number}" for number in range(40)]
+    lines = ["alpha==1.0+cpu", *(f"{name}==1.0" for name in names)]
+    (tmp_path / "lock.txt").write_text("\n".join(lines))
+    environ = _environ(tmp_path, index)
+    done = run_command("provenance", "lock.txt", folder=tmp_path, environ=environ)
+    shown = done.stdout.splitlines()
+    assert "  41 releases: the lock states no hash of it:" in shown
+    assert max(len(each) for each in shown if "absent" in each) <= 100
+    assert all(f"{name}==1.0" in done.stdout for name in names)
+    assert "a local version comes from another index: name that with" in done.stdout
+
+
 def _formats(index: TinyIndex) -> dict[str, str]:
     """Return a lock of alpha 1.0 in each format."""
     url, file = index.simple, f"{index.url}/files/{_WHEEL}"

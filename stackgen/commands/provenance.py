@@ -77,7 +77,8 @@ def provenance(
         pages = index.every_page(each.name for each in releases)
         checked = check_sources(stated, pages, policy)
         _check_attestations(stated, pages, index, checked, offline=config.offline)
-    progress.doing("searching known vulnerabilities")
+    if request.vulnerabilities.requested:
+        progress.doing("searching known vulnerabilities")
     pins = [(each.name, each.version) for each in releases]
     known = vulnerabilities_of(pins, request.vulnerabilities, environ)
     for name, version in pins:

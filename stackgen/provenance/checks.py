@@ -21,6 +21,7 @@ Identity = tuple[tuple[str, str], ...]
 Pages = Mapping[IndexLocation, Mapping[str, Page]]
 
 _NAMES = 4
+_OF_ANOTHER_INDEX = "a local version comes from another index: name that with --extra-index-url"
 _RELOCK = "lock again, and compare the change of the hashes with the project's release"
 
 
@@ -228,8 +229,11 @@ class _PinnedRelease:
             self._add(
                 FindingCode.MISSING_RELEASE,
                 Severity.ERROR,
-                f"{self._names(self.pages)} has the project, and not this release",
-                "it was deleted, or comes from another index: lock again",
+                f"{self._names(self.pages)} {'has' if len(self.pages) == 1 else 'have'} the "
+                "project, and not this release",
+                _OF_ANOTHER_INDEX
+                if Version(self.package.version).local
+                else "it was deleted, or comes from another index: lock again",
             )
             return
         self._check_known(found, known)

@@ -1,9 +1,12 @@
 """A lock's provenance, for a terminal."""
 
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from stackgen.model.reports.provenance import ProvenanceFinding, ProvenanceReport, Severity
+
+_MOST_LINES = 5
 
 
 def provenance_text(report: ProvenanceReport) -> str:
@@ -24,15 +27,25 @@ def _findings(report: ProvenanceReport) -> Iterator[str]:
         found = list(group)
         yield ""
         yield f"{severity.value} {code.value}"
-        yield from (_line(each) for each in found)
+        yield from _lines(found)
         if len({each.remedy for each in found}) == 1:
             yield f"  fix: {found[0].remedy}"
         else:
             yield from dict.fromkeys(f"  fix {each.package}: {each.remedy}" for each in found)
 
 
-def _line(finding: ProvenanceFinding) -> str:
-    return f"  {finding.package}: {finding.message}" if finding.package else f"  {finding.message}"
+def _lines(findings: Iterable[ProvenanceFinding]) -> Iterator[str]:
+    """Yield a line for each finding; where many releases share one message, one for all."""
+    packages: dict[str, list[str]] = {}
+    for each in findings:
+        packages.setdefault(each.message, []).append(each.package)
+    for message, named in packages.items():
+        if len(named) > _MOST_LINES:
+            yield f"  {len(named)} releases: {message}:"
+            listed = textwrap.wrap(", ".join(named), 96, break_on_hyphens=False)
+            yield from (f"    {line}" for line in listed)
+        else:
+            yield from (f"  {each}: {message}" if each else f"  {message}" for each in named)
 
 
 def _unchecked(report: ProvenanceReport) -> Iterator[str]:
