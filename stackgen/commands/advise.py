@@ -80,7 +80,6 @@ _ENVIRONMENT = (
     "an environment is not measured as it is; to measure its versions, write them as a lock: "
     "PYTHON -m pip freeze > requirements.txt"
 )
-_DOWNGRADE = "--allow-downgrade"
 _MOST_EXCLUDED = 30  # releases, before --type latest ends without an answer
 _EVERY_GOAL = Goals(wanted=tuple((goal, 1.0) for goal in Goal))
 
@@ -290,7 +289,7 @@ class Sources:
             return advice.answer in open_answers
         only = self.request.options.only
         varies = bool(only or _explore_command(self.lockfile, self.request.path))
-        admitted = advice.answer is Answer.ELSEWHERE and bool(self._admitting(advice))
+        admitted = advice.answer is Answer.ELSEWHERE and bool(advice.option)
         return bool(advice.next) or admitted or (advice.answer is Answer.UNKNOWN and varies)
 
     def latest(self, advisor: Advisor) -> Advice:
@@ -393,39 +392,25 @@ class Sources:
     def _measure_command(self, advice: Advice) -> str:
         return _measure_command(self.request, self._admitting(advice)) + self.paths.kb_option
 
-    def _admitting(self, advice: Advice) -> tuple[str, ...]:
-        """Return the options without which nothing is measured beside the lock.
+    def _admitting(self, advice: Advice) -> str:
+        """Return the option without which nothing is measured beside the lock; "" for none.
 
         Of a lock that nothing is known of, the newest versions are measured; it may hold them.
         """
         if advice.answer is Answer.ELSEWHERE and not advice.next:
-            return self._admitting_known(advice)
+            return advice.option
         if advice.answer is not Answer.UNKNOWN or advice.next or self.update is not None:
-            return ()
+            return ""
         policy = self.request.options.policy
         wider = {
             "": policy,
             "--allow-major": replace(policy, allow_major=True),
-            _DOWNGRADE: replace(policy, allow_downgrade=True),
+            "--allow-downgrade": replace(policy, allow_downgrade=True),
         }
         try:
-            found = next((o for o, each in wider.items() if self._admits_another(each)), "")
+            return next((o for o, each in wider.items() if self._admits_another(each)), "")
         except (IndexUnavailableError, UsageError):
-            found = ""
-        return (found,) if found else ()
-
-    def _admitting_known(self, advice: Advice) -> tuple[str, ...]:
-        """Return the options that admit what was measured elsewhere; none where it is not faster.
-
-        An older release is measured only where known vulnerabilities are searched.
-        """
-        if advice.option != _DOWNGRADE:
-            return (advice.option,) if advice.option else ()
-        effects = [advice.overall] if advice.overall else advice.effects
-        if not any(each.ratio > 1 for each in effects):
-            return ()
-        searched = self.request.vulnerabilities.requested
-        return (_DOWNGRADE, *(() if searched else ("--audit", AuditService.PYPI.value)))
+            return ""
 
     def _admits_another(self, policy: ChangePolicy) -> bool:
         """Return whether anything of the lock has another version that may be taken.
@@ -687,10 +672,10 @@ def _explore_command(lockfile: LockFile, path: Path) -> str:
     return f"stackgen explore --from {shlex.quote(str(path))}" if any(may_vary(locked)) else ""
 
 
-def _measure_command(request: AdviseRequest, admitting: Sequence[str]) -> str:
+def _measure_command(request: AdviseRequest, admitting: str) -> str:
     """Return the command that measures what would decide, with all options of a request.
 
-    admitting: options that are needed beside those.
+    admitting: an option that is needed beside those; "" for none.
     """
     options, risks, index = request.options, request.vulnerabilities, request.index
     executor = request.target.executor
@@ -722,7 +707,7 @@ def _measure_command(request: AdviseRequest, admitting: Sequence[str]) -> str:
     words += [word for each in options.keep for word in ("--keep", each)]
     words += [flag for flag, given in flags.items() if given]
     words += [word for name, values in valued for v in values if v for word in (name, str(v))]
-    return shlex.join([*words, *admitting])
+    return shlex.join([*words, *filter(None, [admitting])])
 
 
 def _by_conda(lockfile: LockFile) -> str:
