@@ -10,13 +10,14 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from packaging.requirements import Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from stackgen.errors import UsageError
 from stackgen.locks import edit_toml
 from stackgen.locks.edit_pins import edit_pipfile, edit_requirements
 from stackgen.locks.fields import MalformedError
-from stackgen.locks.reading import read_lock
+from stackgen.locks.reading import admits_python, read_lock
 from stackgen.model.packages import LockChange, LockedPackage, LockFile
 
 _Edit = Callable[[str, Sequence[LockChange]], str]
@@ -70,6 +71,7 @@ def write_lock(text: str, lockfile: LockFile, changes: Sequence[LockChange]) -> 
     if edit is None:
         raise _unwritable(lockfile, f"{lockfile.format} files are written by their own tool alone")
     _refuse_forks(lockfile, changes)
+    _refuse_fewer_pythons(lockfile, changes)
     newline = "\r\n" if "\r\n" in text else "\n"
     if newline == "\r\n" and "\n" in text.replace("\r\n", ""):
         raise _unwritable(lockfile, "its lines end in two different ways")
@@ -84,6 +86,10 @@ def write_lock(text: str, lockfile: LockFile, changes: Sequence[LockChange]) -> 
 
 
 _LONG = 5_000
+_FOR_EVERY_PYTHON = ("uv", "poetry", "pdm")
+"""Formats whose tools take a release only where it is for every Python of the lock."""
+_PYTHONS = tuple(f"3.{minor}" for minor in range(6, 20))
+_LAST_PATCH = 29
 
 
 def diff(old: str, new: str, path: str) -> str:
@@ -131,6 +137,31 @@ def _refuse_forks(lockfile: LockFile, changes: Sequence[LockChange]) -> None:
             raise _unwritable(
                 lockfile, f"it holds {name} {' and '.join(found)} for different environments"
             )
+
+
+def _refuse_fewer_pythons(lockfile: LockFile, changes: Sequence[LockChange]) -> None:
+    """Refuse releases that some Python of the lock is too old for: its tool would not take them."""
+    if lockfile.format not in _FOR_EVERY_PYTHON or not lockfile.requires_python:
+        return
+    markers = {each.name: each.marker for each in lockfile.packages}
+    for change in changes:
+        if not change.version or "python" in markers.get(change.name, ""):
+            continue
+        oldest = next((p for p in _PYTHONS if admits_python(lockfile, p)), "")
+        taken = [p for p in _PYTHONS if _admits(change.requires_python, p)]
+        if oldest and taken and _PYTHONS.index(oldest) < _PYTHONS.index(taken[0]):
+            raise _unwritable(
+                lockfile,
+                f"it is for Python {lockfile.requires_python}, and {change.name} {change.version} "
+                f"requires {change.requires_python}",
+            )
+
+
+def _admits(requires_python: str, python: str) -> bool:
+    try:
+        return SpecifierSet(requires_python).contains(f"{python}.{_LAST_PATCH}")
+    except InvalidSpecifier:
+        return True
 
 
 def _problem(written: str, lockfile: LockFile, changes: Sequence[LockChange]) -> str:

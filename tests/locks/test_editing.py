@@ -411,3 +411,17 @@ def test_no_damaged_lock_is_changed_in_more_than_the_entry(data: st.DataObject, 
     assert [(p.name, p.version, p.hashes) for p in others[0]] == [
         (p.name, p.version, p.hashes) for p in others[1]
     ]
+
+
+@pytest.mark.parametrize(("requires", "refused"), [(">=3.11", False), (">=3.12", True)])
+def test_a_release_that_a_python_of_the_lock_is_too_old_for_is_not_written(
+    requires: str, refused: bool
+) -> None:
+    newer = change("numpy", "1.26.4", requires_python=requires)
+    text = sample("uv/uv.lock")
+    if refused:
+        with pytest.raises(UsageError) as caught:
+            written(text, newer, path="uv.lock")
+        assert caught.value.why == ("it is for Python ==3.11.*, and numpy 1.26.4 requires >=3.12")
+    else:
+        written(text, newer, path="uv.lock")
