@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stackgen.errors import ResolutionError
 from stackgen.index import IndexConfig, PackageIndex
-from stackgen.index.closure import decode, encode, read_universe, universe_key
+from stackgen.index.closure import decode, encode, read_universe, resolve, universe_key
 from stackgen.index.config import location
 from stackgen.model.choices import Prereleases
 from stackgen.model.packages import Target
@@ -224,3 +225,35 @@ def test_what_depends_on_more_than_pages_is_not_cached(tmp_path: Path) -> None:
 def test_a_universe_is_decoded_as_it_was_encoded(index: Index, roots: tuple[str, ...]) -> None:
     found = universe(index, parse_requirements(*roots))
     assert decode(encode(found)) == found
+
+
+@pytest.mark.parametrize("text", ["frame==2.0", "frame===2.0", "new==1.0"])
+def test_an_exact_version_that_appeared_since_the_page_was_cached_is_found(
+    site: Site, text: str
+) -> None:
+    request = parse_requirements(text)
+    for known in ("frame==1.0", "new"):
+        with site.opened() as index, suppress(ResolutionError):
+            resolve(index, parse_requirements(known), TARGET)
+    site.now += 60
+    site.add("frame", "2.0", "num")
+    site.add("new", "1.0")
+    requested = len(site.server.requested)
+    with site.opened() as index:
+        assert resolve(index, request, TARGET).count == 1
+    pages = [path for _, path, _ in site.server.requested[requested:] if path.endswith("/")]
+    assert pages == [f"/simple/{request.names[0]}/"]
+
+
+def test_a_page_is_requested_anew_only_for_an_exact_version_that_it_lacks(site: Site) -> None:
+    def pages(text: str, *, offline: bool = False) -> int:
+        before = len(site.server.requested)
+        with site.opened(offline=offline) as index, suppress(ResolutionError):
+            resolve(index, parse_requirements(text), TARGET)
+        return len(site.server.requested) - before
+
+    pages("frame")
+    site.now += 60
+    assert pages("frame==1.0") == pages("frame>=2") == pages("frame==2.*") == 0
+    assert pages("frame==2.0", offline=True) == 0
+    assert pages("frame==2.0") == 1

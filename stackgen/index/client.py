@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -77,13 +78,19 @@ class Listings:
         self._access.cache.keep_digests(location.url, pages)
         return {name: page.digest for name, page in pages.items()}
 
-    def _is_young(self, fetched: float) -> bool:
-        """Return whether a cached page is taken as it is."""
+    def _is_young(self, fetched: float, since: float = -math.inf) -> bool:
+        """Return whether a cached page is taken as it is: it is not of before ``since``, either."""
+        if fetched < since:
+            return False
         age = self._access.clock() - fetched
         return self._access.config.offline or 0 <= age < self._access.fresh_s
 
-    def read(self, location: IndexLocation, names: Sequence[str]) -> dict[str, Page | None]:
+    def read(
+        self, location: IndexLocation, names: Sequence[str], *, since: float = -math.inf
+    ) -> dict[str, Page | None]:
         """Return the page of each name, None where the location does not have it.
+
+        since: pages that were cached before are requested again, however young they are.
 
         Raises:
             IndexUnavailableError: it cannot be read, or its reply is no page; or it is offline
@@ -94,7 +101,7 @@ class Listings:
             return {name: self._read_folder(location, root, name) for name in names}
         cached = self._access.cache.pages(location.url, names)
         found: dict[str, Page | None] = {}
-        young = {name: page for name, page in cached.items() if self._is_young(page.fetched)}
+        young = {n: page for n, page in cached.items() if self._is_young(page.fetched, since)}
         for name, entry in young.items():
             with suppress(_UnreadableError):
                 found[name] = _decoded(entry, location)
@@ -237,19 +244,23 @@ class Catalogue:
         self._of_links: dict[str, str] = {}
         self._words: dict[str, Mapping[str, str]] = {}
 
-    def read(self, names: Sequence[str]) -> dict[str, Files | None]:
+    def read(self, names: Sequence[str], *, since: float = -math.inf) -> dict[str, Files | None]:
         """Return the files of packages by normalised name; None where no index has them.
+
+        since: pages that were cached before are requested again.
 
         Raises:
             IndexUnavailableError: an index cannot be read.
         """
-        pages = self._first_pages(names)
+        pages = self._first_pages(names, since)
         for place in self._access.config.compared:
-            of_place = self._listings.read(place, names)
+            of_place = self._listings.read(place, names, since=since)
             for name, page in of_place.items():
                 if page is not None:
                     pages.setdefault(name, []).append(page)
         self._pages |= pages
+        for name in names:
+            self._words.pop(name, None)
         links = self._find_links() if names else {}
         return {
             name: self._joined(name, pages.get(name, []), links.get(name, [])) for name in names
@@ -325,7 +336,7 @@ class Catalogue:
             }
         return self._words[artifact.name].get(artifact.url) or self._of_links.get(artifact.url, "")
 
-    def _first_pages(self, names: Sequence[str]) -> dict[str, list[Page]]:
+    def _first_pages(self, names: Sequence[str], since: float) -> dict[str, list[Page]]:
         """Return each package's page from the first index that has it.
 
         An index that is compared with the others is not one of them, wherever it stands.
@@ -333,7 +344,7 @@ class Catalogue:
         config, found = self._access.config, dict[str, list[Page]]()
         for place in (each for each in config.indexes if each not in config.compared):
             left = [name for name in names if name not in found]
-            pages = self._listings.read(place, left)
+            pages = self._listings.read(place, left, since=since)
             found |= {name: [page] for name, page in pages.items() if page is not None}
         return found
 
@@ -408,6 +419,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         self._known: dict[str, Files | None] = {}
         self._recalled: set[str] = set()
         self._clock = clock
+        self._began = clock()
         access = IndexAccess(
             config=config,
             cache=self._cache,
@@ -504,6 +516,20 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         wanted = sorted({canonicalize_name(name) for name in names})
         missing = [name for name in wanted if name not in self._known]
         self._known |= self._catalogue.read(missing)
+        return {name: self._known[name] for name in wanted}
+
+    def renew(self, names: Iterable[str]) -> dict[str, Files | None]:
+        """Return candidates as `candidates_many` does, of pages that were confirmed in this run.
+
+        Pages from the cache are requested again, once in a run. Offline they stay as they are.
+
+        Raises:
+            IndexUnavailableError: an index cannot be read.
+        """
+        wanted = sorted({canonicalize_name(name) for name in names})
+        if self._config.offline:
+            return self.candidates_many(wanted)
+        self._known |= self._catalogue.read(wanted, since=self._began)
         return {name: self._known[name] for name in wanted}
 
     def every_page(self, names: Iterable[str]) -> dict[IndexLocation, dict[str, Page]]:

@@ -15,12 +15,14 @@ from typing import TypeVar
 
 import msgspec
 from packaging.requirements import Requirement
+from packaging.specifiers import Specifier
 from packaging.utils import canonicalize_name
 
 import packaging
 from stackgen.errors import IndexUnavailableError, ResolutionError
 from stackgen.index import PackageIndex, artifact_key
 from stackgen.index.metadata import UNREADABLE
+from stackgen.model.files import Files
 from stackgen.model.packages import Artifact, Target
 from stackgen.model.progress import NullProgress, Progress
 from stackgen.resolve.closure import Closure, Need, Universe
@@ -229,7 +231,14 @@ def resolve(
         IndexUnavailableError: an index cannot be read.
     """
     watcher = progress or NullProgress()
-    space = _space(index, request, target, watcher)
+    try:
+        space = _space(index, request, target, watcher)
+    except ResolutionError:  # no index had a package when its page was cached
+        if not _appeared(index, request):
+            raise
+        space = _space(index, request, target, watcher)
+    if not space.count and _appeared(index, request):
+        space = _space(index, request, target, watcher)
     if space.count:
         return space
     raise nothing_fits(space.universe, request, target) or _explained(
@@ -247,6 +256,42 @@ def _space(index: PackageIndex, request: Requirements, target: Target, progress:
     universe = read_universe(index, request, target, progress=progress, all_prereleases=True)
     progress.doing("resolving: counting the stacks with prereleases")
     return Space(universe)
+
+
+def _appeared(index: PackageIndex, request: Requirements) -> bool:
+    """Return whether the index has an exact version by now that cached pages lack.
+
+    Cached pages count for minutes, and a release may be younger. Only such pages are requested.
+    """
+    unlisted = _unlisted(_exact(request), index.candidates_many)
+    return bool(unlisted) and _unlisted(unlisted, index.renew) != unlisted
+
+
+def _exact(request: Requirements) -> list[tuple[str, Specifier]]:
+    """Return the packages of which a request admits one exact version, and which one."""
+    roles = (each for role in request.alternatives for each in role)
+    every = (*request.requirements, *roles, *request.constraints, *request.overrides)
+    found = [(canonicalize_name(x.name), one) for x in every if not x.url for one in x.specifier]
+    locked = [(canonicalize_name(x), Specifier(f"=={version}")) for x, version in request.locked]
+    return [
+        (name, one)
+        for name, one in (*found, *locked)
+        if one.operator == "===" or (one.operator == "==" and not one.version.endswith("*"))
+    ]
+
+
+def _unlisted(
+    exact: Collection[tuple[str, Specifier]],
+    read: Callable[[Collection[str]], Mapping[str, Files | None]],
+) -> list[tuple[str, Specifier]]:
+    """Return the exact versions of packages that pages do not list."""
+    pages = read({name for name, _ in exact})
+    listed = {name: files.coded("version").values if files else () for name, files in pages.items()}
+    return [
+        (name, one)
+        for name, one in exact
+        if not any(one.contains(version, prereleases=True) for version in listed[name])
+    ]
 
 
 def _explained(
