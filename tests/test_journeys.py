@@ -127,6 +127,26 @@ def test_what_earlier_versions_saw_is_where_a_night_begins(laboratory: Laborator
     assert found.returncode == 3
 
 
+def test_a_check_lists_what_would_be_measured_not_what_only_comes_back(
+    laboratory: Laboratory,
+) -> None:
+    nightly = ("nightly", "speedy", "--pi", "work.py", "--executor", "virtualenv", "--budget", "1s")
+
+    def offered(*versions: str) -> None:
+        publish(laboratory.root, {"speedy": dict.fromkeys(versions, SLOW)})
+
+    laboratory.run(*nightly)
+    offered("2.0")
+    assert "speedy 1.0: gone" in laboratory.run(*nightly).stdout
+    offered("1.0", "2.0", "3.0")
+    assert "to be measured now: speedy 3.0\n" in laboratory.run(*nightly, "--check").stdout
+    found = laboratory.run(*nightly).stdout  # the budget ends before speedy 3.0
+    assert "speedy 1.0 is back, with the same files: not measured again" in found
+    assert "to be measured now: speedy 3.0\n" in laboratory.run(*nightly, "--check").stdout
+    offered("1.0", "2.0")
+    assert "to be measured now: nothing new\n" in laboratory.run(*nightly, "--check").stdout
+
+
 WATCHES = """
 [watch.fine]
 requirements = ["speedy"]

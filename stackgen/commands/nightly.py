@@ -369,11 +369,13 @@ def _plan(
         before = known.get(name) or first_page(
             watch, site.label, store, name, page, releases=releases
         )
-        new += [
-            (name, each.version)
-            for each in changes(name, before, page)
-            if each.kind in (EventKind.RELEASED, EventKind.UNYANKED)
-        ]
+        for event in changes(name, before, page):
+            release = name, event.version
+            if event.kind in (EventKind.RELEASED, EventKind.UNYANKED):
+                if not state or not state.is_restored(*release, page.releases[event.version]):
+                    new.append(release)
+            elif event.kind in (EventKind.YANKED, EventKind.GONE) and release in new:
+                new.remove(release)  # it waited for a night, and has none any more
     new = list(dict.fromkeys(new))
     excluded = [f"{name}!={version}" for name, version in new]
     stack = state.newest if state else site.resolve(watch.requirements, excluded)

@@ -276,18 +276,17 @@ class Night:
         if event.kind in offered and page is not None:
             if event.version in unusable:
                 unusable.remove(event.version)
-            was = gone.pop(event.version, "")
-            newest = self.state.newest.get(event.package)
-            unchanged = was == page.releases[event.version].fitting
-            if unchanged and newest and Version(event.version) <= Version(newest):
+            files = page.releases[event.version]
+            is_restored = self.state.is_restored(event.package, event.version, files)
+            gone.pop(event.version, None)
+            if is_restored:
                 self._restore(event.package, event.version)
-            elif not own and not page.releases[event.version].yanked:
-                uploaded = page.releases[event.version].uploaded
+            elif not own and not files.yanked:
                 self.state.pending.append(
                     PendingRelease(
                         package=event.package,
                         version=event.version,
-                        uploaded=uploaded,
+                        uploaded=files.uploaded,
                         before=dict(self.state.newest),
                     )
                 )

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from packaging.version import Version
 
 from stackgen.errors import EvidenceError, StorageError, UsageError
 from stackgen.knowledge.database import open_database
 from stackgen.model.findings import Finding, FindingsReport, FindingState, FindingStatus
-from stackgen.nightly.releases import PackagePage
+from stackgen.nightly.releases import PackagePage, ReleaseFiles
 from stackgen.nightly.watch import Watch
 from stackgen.storage.leases import Leases
 from stackgen.storage.paths import Paths
@@ -78,6 +79,12 @@ class WatchState:
     against_best: bool = False
     best_attempt: int = 0
     last: str = ""
+
+    def is_restored(self, package: str, version: str, files: ReleaseFiles) -> bool:
+        """Return whether a release that is offered again was handled before, with these files."""
+        newest = self.newest.get(package)
+        unchanged = self.gone.get(package, {}).get(version, "") == files.fitting
+        return unchanged and newest is not None and Version(version) <= Version(newest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
