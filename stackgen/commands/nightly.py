@@ -40,8 +40,9 @@ from stackgen.model.options import parse_parameters
 from stackgen.model.progress import Progress
 from stackgen.model.reports.bisect import BisectReport
 from stackgen.model.reports.campaigns import ExploreReport
+from stackgen.nightly.detect import first_page, no_package
 from stackgen.nightly.metrics import export_metrics
-from stackgen.nightly.night import Attribute, Night, first_page, no_package
+from stackgen.nightly.night import Attribute, Night
 from stackgen.nightly.releases import (
     EventKind,
     PackagePage,

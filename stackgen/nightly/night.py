@@ -40,17 +40,8 @@ from stackgen.nightly.decide import (
     needs_third,
     smallest_detectable,
 )
-from stackgen.nightly.releases import (
-    Event,
-    EventKind,
-    PackagePage,
-    Pair,
-    Pins,
-    changes,
-    predecessor,
-    release_pair,
-    without_last,
-)
+from stackgen.nightly.detect import Detection, first_state
+from stackgen.nightly.releases import Event, PackagePage, Pair, Pins, predecessor, release_pair
 from stackgen.nightly.store import NightStore, PendingRelease, Recheck, WatchState
 from stackgen.nightly.watch import Watch
 
@@ -180,11 +171,26 @@ class Night:
         self._expire(known.last if known else "")
         self.progress.doing("reading the index")
         pages = self.site.pages(self.watch.specifiers)
-        self.state = known or self._first_state(pages)
+        if known is None:
+            own = (self.watch, self.base, self.store, self.site.resolve)
+            self.state = first_state(*own, pages, releases=self.releases)
+            self.notes.append(
+                f"first night of {', '.join(self.state.pages)}: existing releases are recorded, "
+                "later ones count as new"
+            )
+        else:
+            self.state = known
         self.state.last = self.store.moment
         self._absent = {name for name, page in pages.items() if page is None}
-        self._detect(pages)
-        self._retry_resolution(pages)
+        Detection(
+            watch=self.watch,
+            base=self.base,
+            store=self.store,
+            resolve=self.site.resolve,
+            state=self.state,
+            events=self.events,
+            notes=self.notes,
+        ).run(pages)
         self._save()
         for place, each in enumerate(rechecks := list(self.state.recheck)):
             waiting_for = len(rechecks) - place + len(self.state.pending)
@@ -215,139 +221,6 @@ class Night:
             self.notes.append(
                 f"the last night was {passed.days} days ago, or the clock is wrong: findings "
                 "expire from the next night on"
-            )
-
-    # Detecting: what happened at the index since the last night
-
-    def _first_state(self, pages: Mapping[str, PackagePage | None]) -> WatchState:
-        """Return the state of a first night: all that is there counts as handled.
-
-        Raises:
-            ResolutionError: a package does not exist, or no stack satisfies the requirements.
-        """
-        for name, page in pages.items():
-            if page is None:
-                raise no_package(name)
-        own = (self.watch, self.base, self.store)
-        before = {
-            name: first_page(*own, name, page, releases=self.releases)
-            for name, page in pages.items()
-            if page
-        }
-        excluded = [
-            f"{name}!={version}"
-            for name, page in before.items()
-            for version in (pages[name] or page).releases.keys() - page.releases.keys()
-        ]
-        newest = dict(self.site.resolve(self.watch.requirements, sorted(excluded)))
-        self.notes.append(
-            f"first night of {', '.join(before)}: existing releases are recorded, later ones count "
-            "as new"
-        )
-        return WatchState(pages=before, newest=newest, best=newest)
-
-    def _detect(self, pages: Mapping[str, PackagePage | None]) -> None:
-        """Note what happened, and queue what is to be measured."""
-        for name, now in pages.items():
-            before = self.state.pages.get(name, PackagePage(releases={}))
-            found = [self._known_before(each) for each in changes(name, before, now)]
-            self.events += found
-            for each in found:
-                self._note(each, now)
-            if now is not None:
-                self.state.pages[name] = now
-
-    def _known_before(self, event: Event) -> Event:
-        """Return an event as it is: a release that disappeared for a while is no new one."""
-        package, version = event.package, event.version
-        known = (*self.state.gone.get(package, ()), *self.state.unusable.get(package, ()))
-        returned = event.kind is EventKind.RELEASED and version in known
-        return replace(event, kind=EventKind.BACK) if returned else event
-
-    def _note(self, event: Event, page: PackagePage | None) -> None:
-        own = [
-            p
-            for p in self.state.pending
-            if (p.package, p.version) == (event.package, event.version)
-        ]
-        unusable = self.state.unusable.setdefault(event.package, [])
-        gone = self.state.gone.setdefault(event.package, {})
-        offered = (EventKind.RELEASED, EventKind.BACK, EventKind.UNYANKED)
-        if event.kind in offered and page is not None:
-            if event.version in unusable:
-                unusable.remove(event.version)
-            files = page.releases[event.version]
-            is_restored = self.state.is_restored(event.package, event.version, files)
-            gone.pop(event.version, None)
-            if is_restored:
-                self._restore(event.package, event.version)
-            elif not own and not files.yanked:
-                self.state.pending.append(
-                    PendingRelease(
-                        package=event.package,
-                        version=event.version,
-                        uploaded=files.uploaded,
-                        before=dict(self.state.newest),
-                    )
-                )
-        elif event.kind in (EventKind.YANKED, EventKind.GONE) and event.version:
-            known = self.state.pages[event.package].releases.get(event.version)
-            if event.kind is EventKind.GONE and known and not own and event.version not in unusable:
-                gone[event.version] = known.fitting
-            for each in own:
-                self.state.pending.remove(each)
-            if event.version not in unusable:
-                unusable.append(event.version)
-            self._withdraw(event.package, event.version, event.kind.value, page)
-
-    def _withdraw(self, package: str, version: str, why: str, page: PackagePage | None) -> None:
-        """Close what was found of a release that is no longer offered, and leave its stacks."""
-        for found in self._open():
-            if (found.finding.package, found.finding.version) == (package, version):
-                self.store.close(found, f"the release is {why}", FindingStatus.WITHDRAWN)
-                self.notes.append(f"withdrawn: {found.finding.title}")
-        rechecks = (package, version)
-        self.state.recheck = [
-            e for e in self.state.recheck if (e.finding.package, e.finding.version) != rechecks
-        ]
-        uses = version in (self.state.newest.get(package), self.state.best.get(package))
-        previous = predecessor(page, version, self.state.unusable[package]) if page else ""
-        if not uses or not previous:
-            return
-        for name in ("newest", "best"):
-            stack = getattr(self.state, name)
-            if stack.get(package) != version:
-                continue
-            try:
-                pair = self._pair(package, previous, previous, stack)
-            except ResolutionError as error:
-                self.notes.append(f"{package} {version} stays in the {name} stack: {error.why}")
-            else:
-                setattr(self.state, name, dict(pair.new))
-
-    def _restore(self, package: str, version: str) -> None:
-        """Let the findings of a release count again that disappeared for a while, unchanged."""
-        for each in self._own():
-            release = each.finding.package, each.finding.version
-            if release == (package, version) and each.status is FindingStatus.WITHDRAWN:
-                self.store.put(replace(each, status=FindingStatus.OPEN, note="the release is back"))
-        self.notes.append(f"{package} {version} is back, with the same files: not measured again")
-
-    def _retry_resolution(self, pages: Mapping[str, PackagePage | None]) -> None:
-        """Queue releases again that could not be resolved, and can be now: a file was late."""
-        for found in self._open():
-            finding, page = found.finding, pages.get(found.finding.package)
-            if finding.measure != "resolve" or page is None or finding.version not in page.releases:
-                continue
-            try:
-                self.site.resolve([f"{finding.package}=={finding.version}"], [])
-            except ResolutionError:
-                continue
-            self.store.close(found, "it can be resolved now")
-            self.notes.append(f"{finding.package} {finding.version} can be resolved now")
-            self._note(
-                Event(kind=EventKind.RELEASED, package=finding.package, version=finding.version),
-                page,
             )
 
     def _pair(self, package: str, version: str, previous: str, reference: Pins) -> Pair:
@@ -620,12 +493,7 @@ class Night:
     # Findings: recorded once, and measured again the next night
 
     def _open(self) -> tuple[FindingState, ...]:
-        return self._own(every=False)
-
-    def _own(self, *, every: bool = True) -> tuple[FindingState, ...]:
-        own = (self.watch.name, self.base)
-        found = self.store.listed(every=every).findings
-        return tuple(each for each in found if (each.finding.watch, each.finding.base) == own)
+        return self.store.of(self.watch.name, self.base, every=False)
 
     def _record(
         self,
@@ -747,7 +615,7 @@ class Night:
     def _report(self, seconds: float, error: str, code: int) -> NightReport:
         found = tuple(
             each.finding
-            for each in self._own()
+            for each in self.store.of(self.watch.name, self.base)
             if not each.reported and each.status is not FindingStatus.WITHDRAWN
         )
         if found:
@@ -773,27 +641,6 @@ class Night:
             budget_s=self.watch.budget_s,
             exit_code=code,
         )
-
-
-def no_package(name: str) -> ResolutionError:
-    """Return the error of a package that cannot be watched."""
-    return ResolutionError(
-        f"there is no package {name}",
-        why="no index has it",
-        fix="correct the requirement, or name an index in your pip configuration",
-    )
-
-
-def first_page(
-    watch: Watch, base: str, store: NightStore, name: str, page: PackagePage, *, releases: int
-) -> PackagePage:
-    """Return a package's page as it is before a first night, without what counts as new."""
-    indicators = ", ".join(sorted(set(watch.indicators))) or "default indicators"
-    decided = store.decided(f"{name} | {base} | {indicators}", name)
-    if not decided or releases:
-        return without_last(page, releases)
-    kept = {v: files for v, files in page.releases.items() if v in decided}
-    return replace(page, releases=kept)
 
 
 def _result(first: PairResult, signals: Sequence[Signal]) -> str:

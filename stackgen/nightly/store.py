@@ -157,6 +157,11 @@ class NightStore:
         found = tuple(e for e in self.findings() if every or e.status in counted)
         return FindingsReport(findings=found)
 
+    def of(self, watch: str, base: str, *, every: bool = True) -> tuple[FindingState, ...]:
+        """Return the findings of a watch on one base: all of them, or those that count."""
+        found = self.listed(every=every).findings
+        return tuple(e for e in found if (e.finding.watch, e.finding.base) == (watch, base))
+
     def findings(self) -> tuple[FindingState, ...]:
         """Return all findings, the ones that changed last at the end."""
         if not self.path.exists():
