@@ -9,7 +9,9 @@ import pytest
 from stackgen.campaign.options import SearchOptions
 from stackgen.campaign.request import CampaignRequest
 from stackgen.campaign.spread import (
+    left_out,
     read_defaults,
+    releases_of,
     spread,
     with_defaults,
     within_download,
@@ -95,6 +97,25 @@ def test_the_newest_release_that_is_within_the_budget_is_the_baseline() -> None:
 def test_where_every_release_is_too_large_what_is_added_to_the_newest_counts() -> None:
     assert taken(200, releases=3) == ["2.21.0 2.4.6", "2.21.0 2.4.6 0", "2.21.0 1.26.4"]
     assert taken(1) == ["2.21.0 2.4.6", "2.21.0 2.4.6 0"]
+
+
+@pytest.mark.parametrize(
+    ("most", "wanted", "missing"),
+    [
+        (None, 4, []),
+        (1190, 2, []),  # as many as are wanted fit
+        (1190, 9, ["2.20.0", "2.19.1", "2.18.1"]),
+        (300, 2, ["2.21.0", "2.19.1", "2.18.1", "2.17.1"]),  # the newest is too large
+        (200, 2, ["2.20.0", "2.19.1", "2.18.1", "2.17.1"]),  # all are: the newest takes part alone
+    ],
+)
+def test_releases_that_the_budget_leaves_out_are_named(
+    most: int | None, wanted: int, missing: list[str]
+) -> None:
+    choices = without_larger(CHOICES, wheels, most, releases=None)
+    picks = within_download(spread(choices, (), releases=None), wheels, most, wanted=wanted)
+    found = left_out(releases_of(CHOICES), picks, wheels, most, wanted=wanted)
+    assert list(found) == missing
 
 
 def test_a_framework_alone_gets_the_default_choice() -> None:

@@ -17,6 +17,7 @@ from stackgen.campaign.spread import (
     Pick,
     Settings,
     defaults_of,
+    left_out,
     releases_of,
     spread,
     within_download,
@@ -322,14 +323,12 @@ def _spread(
     choices = without_larger(selection.choices, wheels, most, releases=releases)
     every = spread(choices, selection.settings, releases=releases)
     picks = within_download(every, wheels, most, wanted=request.search.wanted)
-    taken = releases_of(each for each, _ in picks)
     newest = releases_of(selection.choices)[:releases]
-    fewer = len(picks) < request.search.wanted or newest[:1] != taken[:1]
     return replace(
         selection,
         picks=picks,
         settings=tuple(dict.fromkeys(((), *selection.settings))),
-        too_large=tuple(each for each in newest if fewer and each not in taken),
+        too_large=left_out(newest, picks, wheels, most, wanted=request.search.wanted),
     )
 
 

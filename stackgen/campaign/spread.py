@@ -214,3 +214,27 @@ def within_download(
         counted = together
         taken.append((choice, settings))
     return tuple(taken)
+
+
+def left_out(
+    newest: Sequence[str],
+    picks: Sequence[Pick],
+    wheels: Callable[[Slice], Mapping[str, int] | None],
+    most_bytes: int | None,
+    *,
+    wanted: int,
+) -> tuple[str, ...]:
+    """Return which of the newest releases take no part because of the download budget.
+
+    Where as many stacks as are wanted fit, other releases are left out for their number.
+
+    Args:
+        newest: releases that could take part, newest first.
+        picks: what takes part (`within_download`).
+    """
+    taken = releases_of(each for each, _ in picks)
+    first = sum((wheels(picks[0][0]) or {}).values()) if picks else 0
+    too_large = most_bytes is not None and first > most_bytes
+    if len(picks) >= wanted and newest[:1] == taken[:1] and not too_large:
+        return ()
+    return tuple(each for each in newest if each not in taken)

@@ -65,7 +65,7 @@ def too_large(plan: ExplorePlan) -> list[str]:
         lines += [
             f"So every stack has {compared.pop()}: to compare releases, give a larger "
             "--download-budget, or an",
-            "index with smaller builds, such as those for CPUs alone (--extra-index-url).",
+            "index with smaller builds, such as those for CPUs alone (--compare-index cpu=URL).",
         ]
     return lines
 
