@@ -28,6 +28,7 @@ from stackgen.model.evidence import (
     Verdict,
 )
 from stackgen.model.findings import (
+    Attribution,
     ExaminedRelease,
     Finding,
     FindingKind,
@@ -682,3 +683,10 @@ def test_a_plan_with_one_release_says_how_others_take_part() -> None:
     other = (*chosen, ("torch 2.14.0, numpy 2.4.0", 12))
     assert "So every stack has" not in plan_text(replace(plan, chosen=other))
     assert "So every stack has" not in plan_text(replace(plan, too_large=()))
+
+
+def test_a_night_in_markdown_names_the_cause_of_a_finding() -> None:
+    cause = Attribution(culprits=(("scipy", 0.97),), answer="scipy is responsible")
+    found = replace(NIGHT.findings[0], attribution=cause)
+    night = replace(NIGHTLY, nights=(replace(NIGHT, findings=(found,)),))
+    assert "\n\nCause: scipy is responsible\n\n```\n" in nightly_markdown(night)

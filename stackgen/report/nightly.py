@@ -69,7 +69,10 @@ def nightly_markdown(report: NightlyReport) -> str:
         lines += [f"- Not decided: {each}" for each in night.undecided]
         lines += [f"- Ended early: {night.error}"] if night.error else []
         for each in night.findings:
-            lines += ["", f"### {each.title}", "", "```", each.command, "```"]
+            lines += ["", f"### {each.title}", ""]
+            if each.attribution is not None:
+                lines += [f"Cause: {each.attribution.answer}", ""]
+            lines += ["```", each.command, f"stackgen findings ack {each.id}", "```"]
         lines.append("")
     return "\n".join(lines).rstrip()
 
