@@ -248,3 +248,27 @@ def test_a_first_campaign_leaves_time_for_a_second(
     )
     assert isinstance(report, AdviceReport)
     assert budgets == pytest.approx([share * given_s for share in shares], rel=0.02)
+
+
+def test_a_file_that_pins_a_framework_alone_is_answered_as_it_was_measured(tmp_path: Path) -> None:
+    (tmp_path / "few.txt").write_text("tensorflow-cpu==2.13.1\nflask==3.0.0\n")
+    seed = Path(__file__).parents[1] / "kb" / "seed"
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "STACKGEN_SEED": str(seed)}
+    words = ("advise", "few.txt", "--no-index", "--json", "--python", "3.11")
+    done = run_command(*words, folder=tmp_path, environ=environ)
+    assert "it pins 2 packages; what they need is taken as it was" in done.stderr
+    advice = json.loads(done.stdout)["advice"]
+    assert advice["answer"] == "measured elsewhere"
+    assert ["tensorflow-cpu", "2.13.1"] in advice["pins"]
+
+
+def test_what_nobody_measured_is_proposed_in_final_releases(tmp_path: Path) -> None:
+    (tmp_path / "lock.txt").write_text("numpy==2.3.4\n")
+    for version in ("2.3.4", "2.3.5", "2.4.0rc1"):
+        (tmp_path / f"numpy-{version}-py3-none-any.whl").write_bytes(make_wheel("numpy", version))
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    own = ("--no-index", "--find-links", ".", "--executor", "virtualenv", "--dry-run")
+    words = ("advise", "lock.txt", "--measure", "15m", "--pi", "matmul", *own)
+    done = run_command(*words, folder=tmp_path, environ=environ)
+    assert "numpy 2.3.5" in done.stdout, done.stderr
+    assert "rc1" not in done.stdout

@@ -40,7 +40,7 @@ from stackgen.index.config import uv_variables
 from stackgen.knowledge.advice import Advisor
 from stackgen.knowledge.allowed import listed
 from stackgen.knowledge.database import Database, open_database
-from stackgen.knowledge.equivalence import VARIED, varied_in, versions_of
+from stackgen.knowledge.equivalence import VARIED, filled, varied_in, versions_of
 from stackgen.knowledge.loading import load_knowledge
 from stackgen.knowledge.recommendation import alpha_after
 from stackgen.knowledge.seed import load_shipped
@@ -245,6 +245,13 @@ class Sources:
         self.newest = self._newest() if request.options.kind is AdviceType.LATEST else None
         locks = [self.lockfile, *filter(None, [self.update, self.newest])]
         self.known, _, self.trusted = load_knowledge(database, this_machine(), locks=locks)
+        python = ".".join((request.options.python or platform.python_version()).split(".")[:2])
+        known = [*self.known.stacks.values()]
+        self.lockfile, *others = (filled(each, known, python) for each in locks)
+        if [self.lockfile, *others] != locks:  # other stacks are near to it now
+            self.update = others[0] if self.update else None
+            locks = [self.lockfile, *others]
+            self.known, _, self.trusted = load_knowledge(database, this_machine(), locks=locks)
         measured = {name for x in self.known.stacks.values() for name in x.lock.versions}
         self.security.names |= measured
 

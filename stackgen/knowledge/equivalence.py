@@ -7,7 +7,7 @@ Python version, system and libraries make a base: evidence moves between these w
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from packaging.utils import canonicalize_name
@@ -18,7 +18,7 @@ from stackgen.locks.reading import in_target
 from stackgen.model.evidence import Change
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall
-from stackgen.model.packages import Artifact, LockFile, Target
+from stackgen.model.packages import Artifact, LockedPackage, LockFile, Target
 from stackgen.model.stacks import PROGRAM, BaseFacts, Stack
 
 FRAMEWORKS = {
@@ -34,6 +34,7 @@ VARIED = (
     *("jax", "jaxlib", "mxnet", "paddlepaddle", "paddlepaddle-gpu"),
 )
 """The packages that vary by themselves, in the order in which users see them."""
+_LISTED = 3  # packages, in a note
 _ALWAYS = frozenset(name for own in FRAMEWORKS.values() for name in own)
 
 Versions = Mapping[str, str]
@@ -238,6 +239,55 @@ def versions_of(lockfile: LockFile, facts: BaseFacts | None = None) -> Mapping[s
     """
     packages = [*lockfile.packages, *(in_target(lockfile, target_of(facts)) if facts else ())]
     return {str(canonicalize_name(each.name)): each.version for each in packages}
+
+
+def filled(lockfile: LockFile, stacks: Iterable[Stack], python: str) -> LockFile:
+    """Return a requirements.txt that pins few packages with the rest as it was measured.
+
+    Many pin a framework and NumPy alone. What these need is installed with them; of the measured
+    stacks with the same frameworks and NumPy, the one most like the file says in which versions.
+
+    Args:
+        stacks: that were measured.
+        python: its minor version; stacks of others count where none is of it.
+    """
+    own = {name: _normal(version) for name, version in versions_of(lockfile).items()}
+    pinned = {name: own[name] for name in VARIED if name in own}
+    hashed = any(each.hashes for each in lockfile.packages)
+    if lockfile.format != "requirements" or hashed or not frameworks(pinned):
+        return lockfile
+    found = []
+    for stack in stacks:
+        versions = normal_versions(stack)
+        needed = versions.keys() - pinned.keys()
+        same = {name: versions.get(name) for name in pinned} == pinned
+        if (
+            same
+            and frameworks(versions) == frameworks(own)
+            and 2 * len(needed & own.keys()) < len(needed)
+        ):
+            other = sum(versions[name] != own[name] for name in needed & own.keys())
+            is_own = Setting.of(stack.facts, ()).python.split()[-1] == python
+            found.append((not is_own, other, stack.id, stack))
+    if not found:
+        return lockfile
+    stack = min(found)[-1]
+    added = tuple(
+        LockedPackage(name=name, version=version)
+        for name, version in sorted(stack.lock.versions.items(), key=lambda e: by_importance(e[0]))
+        if name not in own
+    )
+    listed = ", ".join(f"{each.name} {each.version}" for each in added[:_LISTED])
+    more = f" and {len(added) - _LISTED} more" if len(added) > _LISTED else ""
+    return replace(
+        lockfile,
+        packages=(*lockfile.packages, *added),
+        notes=(
+            *lockfile.notes,
+            f"it pins {len(own)} package{'s' * (len(own) != 1)}; what they need is taken as it was "
+            f"measured with them: {listed}{more}",
+        ),
+    )
 
 
 def differences(old: Versions, new: Versions) -> tuple[Change, ...]:
