@@ -22,7 +22,7 @@ from stackgen.model.inspections import IndicatorCall, Inspection, Role
 from stackgen.model.reports.campaigns import NOISE
 
 DERIVATION = 4
-OUTLINE = 1
+OUTLINE = 2
 """Raise it whenever the same knowledge base would give another outline."""
 
 

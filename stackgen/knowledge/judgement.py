@@ -89,7 +89,7 @@ class Whole:
     places: bases with variables. nodes, extents: of the graphs, by indicator.
     machines: on which each component was measured, in order of the components.
     errors: the usual standard error of a campaign. repeated: as ``Knowledge.repeated``.
-    failing, measured, results: as the attributes of ``Knowledge``.
+    failing, measured, compared, results: as the attributes of ``Knowledge``.
     """
 
     places: Collection[tuple[BaseFacts, tuple[tuple[str, str], ...]]]
@@ -100,6 +100,7 @@ class Whole:
     repeated: Sequence[Repeats]
     failing: frozenset[StackId]
     measured: frozenset[StackId]
+    compared: Mapping[StackId, frozenset[tuple[MachineId, str]]]
     results: Results
 
 
@@ -172,13 +173,31 @@ class Knowledge:
         )
 
     @cached_property
-    def trusted_stacks(self) -> frozenset[StackId]:
-        """Return the stacks that an origin that the user trusts compared, on any machine."""
-        rows = (row for own in self._rows.values() for row in own)
-        return frozenset(stack for row in rows if self._is_trusted(row) for stack in row.stacks)
+    def compared(self) -> Mapping[StackId, frozenset[tuple[MachineId, str]]]:
+        """Return on which machine which origins compared each stack; "" is this installation."""
+        if self._whole is not None:
+            return self._whole.compared
+        found: dict[StackId, set[tuple[MachineId, str]]] = {}
+        for row in (row for own in self._rows.values() for row in own):
+            pairs = {(row.machine_id, origin) for origin in row.origins or ("",)}
+            for stack in row.stacks:
+                found.setdefault(stack, set()).update(pairs)
+        return {stack: frozenset(own) for stack, own in found.items()}
+
+    @cached_property
+    def trusted_stacks(self) -> Mapping[StackId, frozenset[MachineId]]:
+        """Return the stacks that origins that the user trusts compared, and on which machines."""
+        found = {
+            stack: frozenset(machine for machine, origin in own if self._trusts(origin))
+            for stack, own in self.compared.items()
+        }
+        return {stack: machines for stack, machines in found.items() if machines}
+
+    def _trusts(self, origin: str) -> bool:
+        return not origin or origin in self.trusted_origins
 
     def _is_trusted(self, row: CampaignContrasts) -> bool:
-        return not row.origins or any(each in self.trusted_origins for each in row.origins)
+        return any(map(self._trusts, row.origins or ("",)))
 
     @cached_property
     def failing(self) -> frozenset[StackId]:
@@ -273,18 +292,14 @@ class Knowledge:
         """Return what puts the case that says most about the user's own first."""
         programs = any(map(self._is_program, case.current))
         distance = machine_distance(self.machine, case.machine)
-        rows = [
-            row
-            for each, standing in self.standing(case).items()
-            for here in [{stack for stack in standing if self.stacks[stack].facts == case.facts}]
-            for row in self._rows.get(each, ())
-            if not here.isdisjoint(row.stacks)
-        ]
-        own = sum(row.campaign_id in self.own_campaigns for row in rows)
+        standing = {stack for each in self.standing(case).values() for stack in each}
+        here = {each for each in standing if self.stacks[each].facts == case.facts}
+        own = any(self.machine.id in self.trusted_stacks.get(each, ()) for each in here)
+        is_compared = not here.isdisjoint(self.compared)
         campaigns = sum(len(self.graphs[each]) for each in case.current)
         nearness = not programs, distance, bool(case.variables), not is_own_python
         # A base that was prepared, and on which nothing counts, says less than any other.
-        said = -own, -len(rows), -campaigns
+        said = not own, not is_compared, -campaigns
         return *nearness, *said, case.variables, repr(case.facts)
 
     def _machine_for(self, current: Mapping[IndicatorId, str]) -> Machine:

@@ -80,7 +80,8 @@ class Outline(msgspec.Struct, array_like=True, frozen=True):
     """What can be said of a whole knowledge base in few bytes.
 
     pins: the versions of packages that vary by themselves. on, pinned: of each stack, its place and
-    its pins. results: machine, graph, stacks and what each of them computed.
+    its pins. compared: of each stack, on which machine which origin did so. results: machine,
+    graph, stacks and what each of them computed.
     """
 
     facts: tuple[BaseFacts, ...]
@@ -95,6 +96,8 @@ class Outline(msgspec.Struct, array_like=True, frozen=True):
     measured: _Numbers
     failing: _Numbers
     baselines: _Numbers
+    origins: tuple[str, ...]
+    compared: tuple[tuple[tuple[int, int], ...], ...]
     results: tuple[tuple[int, int, _Numbers, _Numbers], ...]
     graphs: tuple[_Graph, ...]
     repeats: tuple[_Repeats, ...]
@@ -148,6 +151,7 @@ def outlined(known: Knowledge) -> bytes:
                 (machine, graph, tuple(s for s, _ in own), tuple(kind for _, kind in own))
             )
     place_of = {each: place for place, each in enumerate(places)}
+    origins = sorted({origin for own in known.compared.values() for _, origin in own})
     made = Outline(
         facts=tuple(facts),
         places=tuple(places),
@@ -161,6 +165,14 @@ def outlined(known: Knowledge) -> bytes:
         measured=tuple(sorted(at[each] for each in known.measured if each in at)),
         failing=tuple(sorted(at[each] for each in known.failing if each in at)),
         baselines=tuple(sorted(at[each] for each in known.results.baselines if each in at)),
+        origins=tuple(origins),
+        compared=tuple(
+            tuple(
+                (machines.index(machine), origins.index(origin))
+                for machine, origin in sorted(known.compared.get(each, ()))
+            )
+            for each in stacks
+        ),
         results=tuple(results),
         graphs=tuple(graphs),
         repeats=tuple(
@@ -445,6 +457,14 @@ class Chooser:
             ),
             failing=frozenset(ids[each] for each in known.failing),
             measured=frozenset(ids[each] for each in known.measured),
+            compared={
+                ids[stack]: frozenset(
+                    (known.machines[machine], known.origins[origin])
+                    for machine, origin in known.compared[stack]
+                )
+                for stack in self._stacks
+                if known.compared[stack]
+            },
             results=self._results(),
         )
 
