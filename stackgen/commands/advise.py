@@ -40,6 +40,7 @@ from stackgen.index.config import uv_variables
 from stackgen.knowledge.advice import Advisor
 from stackgen.knowledge.allowed import listed
 from stackgen.knowledge.database import Database, open_database
+from stackgen.knowledge.derived import judged_controls
 from stackgen.knowledge.equivalence import VARIED, filled, varied_in, versions_of
 from stackgen.knowledge.loading import load_knowledge
 from stackgen.knowledge.recommendation import alpha_after
@@ -445,10 +446,15 @@ class Sources:
         )
 
     def _not_yet(self, runs: Sequence[RunSummary]) -> Iterator[str]:
-        """Yield a caveat on a campaign that was run for the answer, and is no part of it yet."""
+        """Yield a caveat on a campaign that was run for the answer, and is no part of it."""
         for run in runs[-1:]:
+            if CampaignId(run.campaign_id) in self.trusted:
+                continue
+            inspections = self.database.inspections(campaign=CampaignId(run.campaign_id))
             missing = run.to_analysis
-            if missing and CampaignId(run.campaign_id) not in self.trusted:
+            if judged_controls(inspections, self.calls):
+                yield "the campaign that was run for this answer does not count: a control failed"
+            elif missing:
                 yield (
                     "the campaign that was run for this answer does not count yet: its controls "
                     f"are judged after {missing} more block{'s' * (missing > 1)}; the same command "

@@ -16,7 +16,7 @@ import msgspec
 from stackgen.knowledge.evidence import CONTROL_COMPONENT, StackSummary, summaries
 from stackgen.measure import Computed, Result, controls, count_failures
 from stackgen.measure.contrasts import CampaignContrasts, campaign_contrasts
-from stackgen.model.evidence import CampaignIdentity
+from stackgen.model.evidence import CampaignIdentity, Control
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
 from stackgen.model.reports.campaigns import NOISE
@@ -252,15 +252,22 @@ def _computed(stored: _StoredStack, results: dict[object, Result]) -> Computed:
 
 def controls_hold(inspections: Sequence[Inspection], calls: Sequence[IndicatorCall]) -> bool:
     """Return whether the controls of a campaign were judged, and none of them failed."""
+    judged = judged_controls(inspections, calls)
+    return bool(judged) and not any(control.failed for control in judged)
+
+
+def judged_controls(
+    inspections: Sequence[Inspection], calls: Sequence[IndicatorCall]
+) -> list[Control]:
+    """Return the controls of a campaign that have enough blocks to be judged."""
     baselines = {each.stack_id for each in inspections if each.role is Role.BASELINE}
     used = {each.indicator_id for each in inspections}
     known = [call for call in calls if call.id in used]
     pure = [call for call in known if call.indicator.component == CONTROL_COMPONENT]
     own = [call for call in known if call not in pure]
-    judged = [
+    return [
         control
         for baseline in baselines
         for control in controls(inspections, baseline=baseline, calls=own, pure=(pure or own)[0])
         if control.p_value is not None
     ]
-    return bool(judged) and not any(control.failed for control in judged)
