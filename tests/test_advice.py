@@ -651,6 +651,28 @@ def test_an_unknown_lock_gets_its_pins_and_the_nearest_measured_versions() -> No
     assert found.nearest[2].effects[0].ratio == pytest.approx(1.25, abs=0.02)
 
 
+def test_of_an_unknown_lock_the_fastest_near_it_is_measured_with_what_its_release_needs() -> None:
+    """A release of TensorFlow requires its own of other packages, which follow it."""
+    seen = blocks({OWN: 1.0, FAST: 0.8, SAME: 1.0})
+    mine = locked(tensorflow="2.12.1", numpy="1.23.5", tensorboard="2.12.0")
+
+    def frozen(*_: object) -> str:
+        return "tensorboard 2.12.0"
+
+    (following,) = advice_for(seen, mine, admits=frozen).next
+    assert dict(following.pins) == {"tensorflow": "2.15.0", "numpy": "1.26.4"}
+    bounded = replace(mine, requirements=("tensorflow<2.13",))
+    renamed = locked(**{"tensorflow-cpu": "2.12.1", "numpy": "1.23.5"})
+    for found in (
+        advice_for(seen, mine, exists=lambda *_: False),
+        advice_for(seen, mine, keep=("tensorflow",)),
+        advice_for(seen, bounded),
+        advice_for(seen, renamed),
+    ):
+        unknown(found)
+        assert not any("fastest near" in each.why for each in found.next)
+
+
 NEWER_NUMPY = stack(tensorflow="2.12.0", numpy="1.26.4", requests="2.0")
 NEWER_FRAMEWORK = stack(tensorflow="2.15.0", numpy="1.23.5", requests="2.0")
 

@@ -49,7 +49,7 @@ from stackgen.knowledge.equivalence import VARIED, by_importance, varied_in
 from stackgen.knowledge.evidence import CONTROL_COMPONENT
 from stackgen.measure import INTERIM_ANALYSES, decided, fewest_blocks, rank
 from stackgen.model.choices import Granularity, Prereleases, Strategy
-from stackgen.model.evidence import Advice, CampaignIdentity, Scope
+from stackgen.model.evidence import Advice, Answer, CampaignIdentity, Scope
 from stackgen.model.identity import content_id
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
 from stackgen.model.packages import Lock
@@ -99,11 +99,13 @@ class Earlier:
 class NextCampaign:
     """What is measured next.
 
-    pins: of each candidate; none where nothing is known, and the newest versions are measured.
+    pins: of each candidate.
+    with_newest: whether the newest versions are candidates too, as nothing is known of the lock.
     known: indicators that are in the evidence already.
     """
 
     pins: tuple[tuple[tuple[str, str], ...], ...]
+    with_newest: bool
     known: tuple[IndicatorCall, ...]
     earlier: tuple[Earlier, ...]
 
@@ -218,7 +220,8 @@ def _next_step(sources: Sources, advice: Advice, *, goes_on: bool) -> NextCampai
     indicators = [each.indicator_id for each in advice.provenance]
     indicators += [each.indicator_id for near in advice.nearest for each in near.provenance]
     known = tuple(sources.known.calls[each] for each in dict.fromkeys(indicators))
-    return NextCampaign(pins=pins, known=known, earlier=earlier)
+    unknown = advice.answer is Answer.UNKNOWN
+    return NextCampaign(pins=pins, with_newest=unknown, known=known, earlier=earlier)
 
 
 def _earlier(sources: Sources) -> Iterator[Earlier]:
@@ -344,7 +347,7 @@ class _Chosen:
         names = {*varied_in(self._packages(request)), *self.request.options.only}
         lockfile = installable(index, self.request.path, names, target, policy, progress)
         for pins in (*self.step.pins, ()):
-            if not pins and len(found) > 1:
+            if not pins and len(found) > (_CANDIDATES if self.step.with_newest else 1):
                 break  # the newest versions matter where nothing that would decide can be installed
             # What varies by itself comes first, in the names of the stacks as well.
             ordered = sorted(pins, key=lambda pin: by_importance(pin[0]))
@@ -362,9 +365,8 @@ class _Chosen:
             except ResolutionError as error:
                 problems.append(error)
                 continue
-            most = 2 if pins else 1 + _CANDIDATES
             for place, each in enumerate(selection.candidates()):
-                if place == most:
+                if (place == 2 and pins) or len(found) > _CANDIDATES:
                     break
                 found.setdefault(side(each.lock, each.settings), each)
         if len(found) < 2:

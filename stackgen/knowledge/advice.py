@@ -198,17 +198,23 @@ class Advisor:
             for place, (each, stack) in enumerate(shown.items())
         ]
         proposals = self._proposals(lockfile, locked.versions(first.facts), first) if first else ()
-        following = [_worth(each) for each in proposals]
+        following: list[NextComparison] = []
         if first is not None:
             best = [better for _, better in nearest if better is not None]
+            own = zip(shown.values(), nearest, strict=True)
+            faster = [better for near, (_, better) in own if better not in (None, near)]
+            following += self._like_the_best(lockfile, first.facts, faster)
+            following += map(_worth, proposals)
             following += self._like_the_best(lockfile, first.facts, best)
-        unique = {each.pins: each for each in reversed(following)}
+        unique: dict[tuple[tuple[str, str], ...], NextComparison] = {}
+        for each in following:
+            unique.setdefault(each.pins, each)
         return Advice(
             answer=Answer.UNKNOWN,
             why=why,
-            nearest=tuple(replace(each, without=tuple(sorted(without))) for each, _ in nearest),
+            nearest=tuple(replace(one, without=tuple(sorted(without))) for one, _ in nearest),
             proposals=proposals,
-            next=tuple(reversed(unique.values()))[: self.most_next],
+            next=tuple(unique.values())[: self.most_next],
         )
 
     def _nearest_stacks(
@@ -253,13 +259,19 @@ class Advisor:
     def _like_the_best(
         self, lockfile: LockFile, facts: BaseFacts, stacks: Sequence[Stack]
     ) -> Iterator[NextComparison]:
-        """Yield the best of what is known near a lock, where it may be taken."""
+        """Yield the best of what is known near a lock, where it may be taken.
+
+        The rest of the lock follows where it has to (a release of TensorFlow requires its own of
+        TensorBoard and Keras); whether it can is resolved before anything is measured.
+        """
         allowed = self._allowed(lockfile, facts)
-        locked = versions_of(lockfile)
+        locked = dict(pins_of(versions_of(lockfile)))
         for stack in stacks:
             pins = pins_of(self.known.nodes.versions(stack.id))
-            changes = differences(dict(pins_of(locked)), dict(pins))
-            if changes and allowed.refusal(changes, dict(pins), VARIED) is None:
+            changes = differences(locked, dict(pins))
+            is_alike = locked.keys() == dict(pins).keys()
+            refused = allowed.by_policy(changes, dict(pins), VARIED)
+            if changes and is_alike and refused is None and self.exists(pins, facts):
                 yield NextComparison(
                     changes=changes, pins=pins, why="the fastest near this lock that was measured"
                 )
