@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.candidates import installable
+from stackgen.campaign.candidates import installable, select
 from stackgen.commands.advise import Admission
 from stackgen.errors import ResolutionError
 from stackgen.index import PackageIndex, load_config
@@ -15,6 +15,8 @@ from stackgen.model.evidence import Change
 from stackgen.model.packages import LockedPackage, LockFile
 from stackgen.model.progress import NullProgress
 from stackgen.resolve.candidates import Policy
+from stackgen.resolve.requirements import parse_requirements
+from tests.campaign_requests import campaign_request
 from tests.local_index import Published, publish
 from tests.samples import FACTS
 from tests.spaces import TARGET
@@ -124,6 +126,24 @@ def test_of_a_lock_that_cannot_be_installed_what_is_measured_needs_will_do(
     assert sorted(each.name for each in found.packages) == sorted(installed or names)
     assert bool(progress.notes) == bool(installed)
     assert all(why in each for each in progress.notes)
+
+
+@pytest.mark.parametrize("wanted", ["frame>=2.12", "frame==2.15"])
+@pytest.mark.parametrize(
+    ("rest", "kept"), [({}, {}), ({"user": "1.0"}, {"user": "1.0", "helper": "1.0"})]
+)
+def test_what_only_the_locked_version_needs_goes_with_it_whatever_range_is_named(
+    tmp_path: Path, index: PackageIndex, wanted: str, rest: dict[str, str], kept: dict[str, str]
+) -> None:
+    """A stack is the same whether a range or a pin leads to it, so that campaigns repeat it."""
+    path = tmp_path / "requirements.txt"
+    locked = {"frame": "2.12", "numpy": "1.23.5", "helper": "1.0", **rest}
+    path.write_text("\n".join(f"{name}=={version}" for name, version in locked.items()))
+    request = campaign_request(requirements=parse_requirements(wanted, "numpy"), lock=path)
+    found = select(index, request, TARGET, NullProgress())
+    stacks = [dict(each.lock.versions) for each in found.candidates()]
+    assert stacks[0] == locked
+    assert {"frame": "2.15", "numpy": "1.26.4", **kept} in stacks[1:]
 
 
 def test_a_lock_without_the_file_that_is_to_be_measured_is_refused(

@@ -535,7 +535,16 @@ def _around(
         )
     varied = replace(requested, requirements=roots)
     universe = read_universe(index, varied, target, progress=progress)
-    free = set(universe.releases)
+    # What only the locked versions depend on goes with them, whichever versions are in the range.
+    names = {each.name for each in roots}
+    locked_ones = Requirements(
+        requirements=tuple(parse_requirement(pin(each)) for each in packages if each.name in names),
+        constraints=tuple(parse_requirement(f"{e.name}=={e.version}") for e in packages),
+        policy=replace(requested.policy, prereleases=Prereleases.ALLOW, hashes=_hashes(packages)),
+    )
+    free = {*universe.releases}
+    if locked_ones.requirements:
+        free |= read_universe(index, locked_ones, target, progress=progress).releases.keys()
     pinned = tuple(each for each in packages if each.name not in free or each.name in fixed)
     return replace(
         varied,

@@ -9,7 +9,7 @@ there are two of the same stacks, which differ in their seed.
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stackgen.campaign.backend import Backend
@@ -344,8 +344,8 @@ class _Chosen:
         found: dict[str, Candidate] = {}
         problems: list[ResolutionError] = []
         policy = request.stacks.requirements.policy
-        names = {*varied_in(self._packages(request)), *self.request.options.only}
-        lockfile = installable(index, self.request.path, names, target, policy, progress)
+        free = {*varied_in(self._packages(request)), *self.request.options.only}
+        lockfile = installable(index, self.request.path, free, target, policy, progress)
         for pins in (*self.step.pins, ()):
             if not pins and len(found) > (_CANDIDATES if self.step.with_newest else 1):
                 break  # the newest versions matter where nothing that would decide can be installed
@@ -371,10 +371,19 @@ class _Chosen:
                 found.setdefault(side(each.lock, each.settings), each)
         if len(found) < 2:
             raise problems[0] if problems else _nothing_else(self.request)
-        varied = dict.fromkeys(
-            name for each in found.values() if each.selection for name in each.selection.varied
+        every = list(found.values())
+        named = [e.selection.varied for e in every if e.selection]
+        names = tuple(dict.fromkeys(name for each in named for name in each))
+        varied = _by_themselves(names)
+        if len({tuple(e.lock.versions.get(n) for n in varied) for e in every}) < len(every):
+            varied = names
+        return GivenStacks(
+            members=tuple(
+                replace(each, label=_label(place, each.lock, varied))
+                for place, each in enumerate(every)
+            ),
+            varied=varied,
         )
-        return GivenStacks(members=tuple(found.values()), varied=tuple(varied))
 
     def calls(self, selected: SelectedStacks) -> Calls:
         """Return what is measured: what is known already, and enough families."""
@@ -445,13 +454,31 @@ def _as_they_are(locks: Sequence[Lock]) -> GivenStacks:
     files = [{(each.name, each.sha256) for each in lock.artifacts} for lock in locks]
     shared = set.intersection(*files)
     differing = sorted({name for each in files for name, _ in each - shared})
-    varied = [name for name in VARIED if name in differing] or differing[:3]
-    found = []
-    for place, lock in enumerate(locks):
-        text = ", ".join(f"{n} {lock.versions[n]}" for n in varied if n in lock.versions)
-        label = f"your lock: {text}" if place == 0 else text or f"stack {place}"
-        found.append(Candidate(lock=lock, label=label, completion="lock", settings=(), choice=None))
-    return GivenStacks(members=tuple(found), varied=tuple(varied))
+    varied = _by_themselves(differing)
+    return GivenStacks(
+        members=tuple(
+            Candidate(
+                lock=lock,
+                label=_label(place, lock, varied),
+                completion="lock",
+                settings=(),
+                choice=None,
+            )
+            for place, lock in enumerate(locks)
+        ),
+        varied=varied,
+    )
+
+
+def _by_themselves(names: Collection[str]) -> tuple[str, ...]:
+    """Return those of some packages that vary by themselves, or a few where none does."""
+    return tuple(name for name in VARIED if name in names) or tuple(names)[:3]
+
+
+def _label(place: int, lock: Lock, varied: Sequence[str]) -> str:
+    """Return what a stack is called by the versions of what varies; the user's lock is first."""
+    text = ", ".join(f"{n} {lock.versions[n]}" for n in varied if n in lock.versions)
+    return f"your lock: {text}" if place == 0 else text or f"stack {place}"
 
 
 def _nothing_else(request: AdviseRequest) -> UsageError:
