@@ -545,6 +545,37 @@ def test_a_persistence_check_whose_controls_failed_begins_anew(week: Nights) -> 
     assert seeds[-2:] == [PERSIST.seed, PERSIST.seed + 10]
 
 
+@pytest.mark.parametrize("recheck", [False, True])
+def test_a_machine_whose_controls_fail_night_after_night_could_not_run(
+    week: Nights, recheck: bool
+) -> None:
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    if recheck:
+        week.run()
+    week.site.troubles = [PairResult(controls_failed=True)] * 4
+    reports = [week.run() for _ in range(4)]
+    assert [each.exit_code for each in reports] == [3, 3, 6, 6]
+    assert reports[2].outcome is NightOutcome.COULD_NOT_RUN
+    assert "failed in 3 nights: equal stacks differ" in reports[2].summary
+    assert "failed in 4 nights" in reports[3].undecided[0]
+    assert week.run().outcome in (NightOutcome.FINDINGS, NightOutcome.NOTHING_NEW)  # quiet again
+
+
+def test_controls_of_the_comparison_with_the_best_stack_count_in_a_row_alone(
+    week: Nights,
+) -> None:
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    week.run()
+    week.site.releases["b"]["3.0"] = Planted(time=1.05)
+    failed, fewer = PairResult(controls_failed=True), PairResult(complete=False)
+    week.site.troubles = [None, None, failed]  # persistence, the release, against the best stack
+    codes = [week.run().exit_code]
+    for trouble in (failed, fewer, failed, failed, failed):
+        week.site.troubles = [trouble]
+        codes.append(week.run().exit_code)
+    assert codes == [3, 3, 3, 3, 3, 6]
+
+
 @pytest.mark.parametrize("days", [-400, 400])
 def test_a_clock_that_jumps_repeats_nothing(week: Nights, days: int) -> None:
     week.site.releases["b"]["2.0"] = Planted()

@@ -342,7 +342,8 @@ def check(
     plans = []
     for watch in watches:
         paths = find_paths(environ, kb=watch.kb) if watch.kb else kb
-        _refuse_unknown_packages(watch, open_store(paths), paths, environ)
+        store = open_store(paths, reading=True)
+        _refuse_unknown_packages(watch, store, paths, environ)
         problems = []
         for target in (*watch.notify, *watch.metrics):
             try:
@@ -351,7 +352,7 @@ def check(
                 problems.append(f"{error.what}: {error.why}")
         for base in watch.bases:
             site = _site(watch, base, paths, environ, progress)
-            plans.append(_plan(watch, site, open_store(paths), releases, tuple(problems)))
+            plans.append(_plan(watch, site, store, releases, tuple(problems)))
     code = UsageError.exit_code if any(each.problems for each in plans) else 0
     return NightlyPlan(plans=tuple(plans), exit_code=code)
 

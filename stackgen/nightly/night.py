@@ -12,6 +12,7 @@ from stackgen.errors import (
     EngineError,
     EvidenceError,
     IndexUnavailableError,
+    MeasurementError,
     ResolutionError,
     StackgenError,
     StorageError,
@@ -51,6 +52,8 @@ _RESOLVE_NIGHTS = 2
 """A release that no stack can have is broken after so many nights: indexes update bit by bit."""
 _CLOCK_CHANGE = timedelta(hours=1)
 """A clock that was put back by less is none that was wrong: time servers correct it."""
+_UNSTEADY_NIGHTS = 3
+"""Where its controls failed in so many nights, a release will not be decided on this machine."""
 _SEEDS = 10
 """Seeds that one attempt at a pair may use, one for each stage."""
 
@@ -146,6 +149,7 @@ class Night:
     notes: list[str] = field(default_factory=list)
     examined: list[ExaminedRelease] = field(default_factory=list)
     undecided: list[str] = field(default_factory=list)
+    _unsteady_nights: int = 0
     _absent: set[str] = field(default_factory=set)
 
     def run(self) -> NightReport:
@@ -381,10 +385,17 @@ class Night:
                 return f"{release.previous}, its predecessor, does not run: {failure.reason}"
         if measured.controls_failed:
             release.attempt += 1
-            return "the controls failed, the machine was not quiet enough; it begins anew"
+            return self._anew(release.attempt)
         if not measured.complete and not any(each.is_new for each in measured.failures):
             return measured.missing or "it takes more blocks"
         return ""
+
+    def _anew(self, nights: int) -> str:
+        """Return why a campaign whose controls failed in so many nights says nothing."""
+        if nights >= _UNSTEADY_NIGHTS:
+            self._unsteady_nights = max(nights, self._unsteady_nights)
+        failed = f"failed in {nights} nights" if nights > 1 else "failed"
+        return f"the controls {failed}, the machine was not quiet enough; it begins anew"
 
     def _is_offered(self, release: PendingRelease) -> bool:
         """Return whether a release is still at the index, and not yanked."""
@@ -435,10 +446,15 @@ class Night:
             self.undecided.append(f"the newest stack against the best one: {failed[0].reason}")
             self.state.against_best = any(each.step is None for each in failed)
             return
+        why = "" if all(each.complete for each in measured) else "it takes more blocks"
         if any(each.controls_failed for each in measured):
             self.state.best_attempt += 1
-        if any(not each.complete or each.controls_failed for each in measured):
-            self.undecided.append("the newest stack against the best one: it takes more blocks")
+            self.state.best_unsteady += 1
+            why = self._anew(self.state.best_unsteady)
+        else:
+            self.state.best_unsteady = 0
+        if why:
+            self.undecided.append(f"the newest stack against the best one: {why}")
             return
         self.state.against_best = False
         tonight = {(each.package, each.version) for each in self.examined}
@@ -591,9 +607,9 @@ class Night:
         if shows is None:
             why = "it takes more blocks"
             if measured.controls_failed:  # the same campaign would say the same for ever
-                why = "the controls failed, the machine was not quiet enough; it begins anew"
-                place = self.state.recheck.index(recheck)
-                self.state.recheck[place] = replace(recheck, attempt=recheck.attempt + 1)
+                place, attempt = self.state.recheck.index(recheck), recheck.attempt + 1
+                self.state.recheck[place] = replace(recheck, attempt=attempt)
+                why = self._anew(attempt)
                 self._save()
             self.undecided.append(f"{finding.title}: whether it persists: {why}")
             return
@@ -613,6 +629,12 @@ class Night:
     # Reporting
 
     def _report(self, seconds: float, error: str, code: int) -> NightReport:
+        if self._unsteady_nights and not error:
+            error, code = (
+                f"the controls failed in {self._unsteady_nights} nights: equal stacks differ on "
+                "this machine; stackgen noise reports by how much",
+                MeasurementError.exit_code,
+            )
         found = tuple(
             each.finding
             for each in self.store.of(self.watch.name, self.base)

@@ -62,8 +62,9 @@ class WatchState:
     """What is known of a watch on one base after its last night.
 
     newest: the stack with all handled releases that run. best: the one that is not shown to be
-    worse; the same where no regression is open. against_best: whether they are to be compared, and
-    how often that began anew.
+    worse; the same where no regression is open. against_best: whether they are to be compared.
+    best_attempt: how often that began anew; best_unsteady: in how many nights in a row its controls
+    failed.
     unusable: by package, releases that are broken or yanked.
     gone: by package, releases that were handled before they disappeared, with their files.
     last: when the last night was, ISO 8601 in UTC.
@@ -78,6 +79,7 @@ class WatchState:
     recheck: list[Recheck] = field(default_factory=list)
     against_best: bool = False
     best_attempt: int = 0
+    best_unsteady: int = 0
     last: str = ""
 
     def is_restored(self, package: str, version: str, files: ReleaseFiles) -> bool:
@@ -130,12 +132,16 @@ class NightStore:
 
     def load(self, watch: str) -> WatchState | None:
         """Return the state of a watch, None before its first night."""
+        if not self.path.exists():
+            return None
         with StateDatabase(self.path) as state:
             text = state.watch(self.knowledge_base, watch)
         return self._decoded(text, WatchState) if text else None
 
     def has_begun(self, watch: Watch) -> bool:
         """Return whether a watch had a night on any base."""
+        if not self.path.exists():
+            return False
         with StateDatabase(self.path) as state:
             known = state.watches(self.knowledge_base)
         return any(each.startswith(f"{watch.name} | ") for each in known)
@@ -147,6 +153,8 @@ class NightStore:
 
     def decided(self, watch: str, package: str) -> frozenset[str]:
         """Return the releases that versions of stackgen without watches had decided."""
+        if not self.path.exists():
+            return frozenset()
         with StateDatabase(self.path) as state:
             found = state.decided_releases(self.knowledge_base, watch)
             return found or state.decided_releases(self.knowledge_base, package)
@@ -298,9 +306,11 @@ class NightStore:
             ) from error
 
 
-def open_store(paths: Paths) -> NightStore:
-    """Return what nights remember beside a knowledge base."""
-    with open_database(paths.knowledge) as database:
-        identity = database.base_id
+def open_store(paths: Paths, *, reading: bool = False) -> NightStore:
+    """Return what nights remember beside a knowledge base; ``reading`` makes none."""
+    identity = ""
+    if paths.knowledge.exists() or not reading:
+        with open_database(paths.knowledge, reading=reading) as database:
+            identity = database.base_id
     now = datetime.now(timezone.utc)
     return NightStore(path=state_path(paths.knowledge), knowledge_base=identity, now=now)

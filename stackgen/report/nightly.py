@@ -40,7 +40,7 @@ def _night(night: NightReport) -> Iterator[str]:
     if night.undecided:
         yield "  The next night goes on with these; what was measured is kept."
     if night.error:
-        yield f"  Ended early: {night.error}"
+        yield f"  Error: {night.error}"
     if night.findings:
         yield "  Findings (each shown by two campaigns):"
         yield from (f"    {line}" for each in night.findings for line in _finding(each))
@@ -67,7 +67,7 @@ def nightly_markdown(report: NightlyReport) -> str:
                 for e in night.examined
             ]
         lines += [f"- Not decided: {each}" for each in night.undecided]
-        lines += [f"- Ended early: {night.error}"] if night.error else []
+        lines += [f"- Error: {night.error}"] if night.error else []
         for each in night.findings:
             lines += ["", f"### {each.title}", ""]
             if each.attribution is not None:
