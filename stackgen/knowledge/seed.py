@@ -36,7 +36,7 @@ def load_seeds(database: Database, folder: Path | None) -> int:
     """
     if folder is None or database.read_only:
         return 0
-    files = {hashlib.sha256(each.read_bytes()).hexdigest(): each for each in folder.glob("*.gz")}
+    files = {hashlib.sha256(_content(each)).hexdigest(): each for each in folder.glob("*.gz")}
     added = 0
     with StateDatabase(state_path(database.path)) as state:
         for sha256 in sorted(files.keys() - state.loaded_seeds(database.base_id)):
@@ -49,6 +49,12 @@ def load_seeds(database: Database, folder: Path | None) -> int:
 
 def load_shipped(database: Database, folder: Path | None, *, notify: Callable[[str], None]) -> None:
     """Load what comes with stackgen; where that is impossible, the user's own evidence suffices."""
+    if folder is not None and not folder.is_dir():
+        notify(
+            f"The observations that come with stackgen were not loaded: {folder} is no folder. "
+            "STACKGEN_SEED= (empty) leaves them out."
+        )
+        return
     try:
         added = load_seeds(database, folder)
     except DatabaseError as error:
@@ -67,10 +73,21 @@ def load_shipped(database: Database, folder: Path | None, *, notify: Callable[[s
 def _read(path: Path) -> tuple[bytes, frozenset[str]]:
     """Return the lines of an export, and the installations that measured them."""
     try:
-        content = gzip.decompress(path.read_bytes())
+        content = gzip.decompress(_content(path))
         lines = [_DECODER.decode(each) for each in content.splitlines()]
     except (EOFError, OSError, zlib.error, msgspec.MsgspecError) as error:
-        raise DatabaseError(
-            f"cannot read {path}", why=str(error), fix="install stackgen again, or remove the file"
-        ) from error
+        raise _unreadable(path, error) from error
     return content, frozenset(origin for each in lines for origin in each.origins)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> DatabaseError:
+    return DatabaseError(
+        f"cannot read {path}", why=str(error), fix="install stackgen again, or remove the file"
+    )

@@ -9,7 +9,7 @@ import pytest
 from stackgen.errors import DatabaseError
 from stackgen.knowledge.database import open_database
 from stackgen.knowledge.public import Redaction
-from stackgen.knowledge.seed import load_seeds
+from stackgen.knowledge.seed import load_seeds, load_shipped
 from stackgen.storage.paths import find_paths, shipped_folder
 from tests.knowledge.samples import base, inspection
 
@@ -85,6 +85,17 @@ def test_a_damaged_seed_changes_nothing(tmp_path: Path) -> None:
         with pytest.raises(DatabaseError, match="loops"):
             load_seeds(database, seeds)
         assert len(database.inspections()) == 1
+
+
+@pytest.mark.parametrize("name", ["missing", "file"])
+def test_seeds_in_what_is_no_folder_are_reported(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("")
+    notes: list[str] = []
+    with open_database(base(tmp_path / "mine.db", inspection(3))) as database:
+        load_shipped(database, tmp_path / name, notify=notes.append)
+        load_shipped(database, None, notify=notes.append)
+    (note,) = notes
+    assert f"{tmp_path / name} is no folder" in note
 
 
 @pytest.mark.parametrize(
