@@ -1,6 +1,7 @@
 """Every failure that stackgen can explain, and the exit code of each.
 
-One class per decision that a caller could take. The codes are listed in the README.
+One class per decision that a caller could take. docs/reference/exit-codes.md lists the codes; it
+is generated from this module (``python -m tools.reference``).
 """
 
 

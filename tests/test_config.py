@@ -54,6 +54,10 @@ def test_the_table_of_a_command_counts_for_it_alone_and_the_command_line_wins(
         ('executor = "podman"\n', "'podman' is not one of 'auto', 'virtualenv', 'docker'."),
         ("threads = -3\n", "cannot take threads from"),
         ('budget = "2x"\n', "cannot read the budget '2x'"),
+        ("allow-build = true\n", "allow-build is a list of texts"),
+        ("[explore]\npi = [true]\n", "pi is a list of texts"),
+        ("base = true\n", "base is a single value"),
+        ("threads = true\n", "threads is a single value"),
     ],
 )
 def test_what_a_file_gets_wrong_is_refused_by_name(tmp_path: Path, text: str, why: str) -> None:
@@ -62,6 +66,44 @@ def test_what_a_file_gets_wrong_is_refused_by_name(tmp_path: Path, text: str, wh
     assert done.returncode == 2
     assert why in done.stderr
     assert str(tmp_path / "stackgen.toml") in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "given", "begins"),
+    [
+        ("json = true\n", ("--format", "table"), "speedy: 1 stack"),
+        ('format = "requirements"\n', ("--json",), "{"),
+        ("json = true\n", (), "{"),
+        ("json = true\n", ("--format", "json"), "{"),
+    ],
+)
+def test_a_format_that_is_given_wins_over_another_one_of_the_file(
+    tmp_path: Path, file: str, given: tuple[str, ...], begins: str
+) -> None:
+    index = publish(tmp_path / "index", {"speedy": {"1.0": Published()}})
+    (tmp_path / "stackgen.toml").write_text(f"[resolve]\n{file}")
+    laboratory = Laboratory(root=tmp_path, index=index)
+    done = laboratory.run("resolve", "speedy", "--list", "99999999999999999999", *given)
+    assert (done.stdout.startswith(begins), done.stderr) == (True, "")
+
+
+@pytest.mark.parametrize("words", [("resolve",), ("explore", "--executor", "virtualenv")])
+def test_a_missing_folder_of_find_links_is_named_where_a_package_is_missing(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    laboratory = Laboratory(root=tmp_path, index=publish(tmp_path / "index", {}))
+    done = laboratory.run(*words, "speedy", "--no-index", "--find-links", "gone")
+    assert f"find-links names {tmp_path}/gone, which does not exist" in done.stderr
+    assert done.returncode == 4
+
+
+def test_a_plan_of_nights_makes_no_knowledge_base(tmp_path: Path) -> None:
+    packages = {"speedy": {"1.0": Published()}, "numpy": {"9": Published()}}
+    index = publish(tmp_path / "index", packages)
+    laboratory = Laboratory(root=tmp_path, index=index)
+    done = laboratory.run("nightly", "speedy", "--check", "--executor", "virtualenv")
+    assert "stack: speedy 1.0" in done.stdout
+    assert not list(tmp_path.glob("*.db"))
 
 
 @pytest.mark.parametrize("text", ["tool = 3\n", "[tool]\nother = 3\n"])

@@ -75,7 +75,11 @@ def test_every_option_of_every_command_is_in_the_reference(pages: dict[str, str]
         own = re.split(r"^##+ ", rest, maxsplit=1, flags=re.MULTILINE)[0]
         for each in options:
             assert f"--{each.key}" in own or each.key == "help", command
-            assert f"| `{each.key}` |" in pages["configuration.md"] or each.key in ("env", "help")
+            assert f"| `{each.key}` |" in pages["configuration.md"] or each.key in (
+                "env",
+                "help",
+                "watch",
+            )
 
 
 def test_every_exit_code_of_an_error_is_in_the_reference(pages: dict[str, str]) -> None:

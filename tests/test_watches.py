@@ -127,6 +127,13 @@ def test_init_takes_requirements_and_asks_nothing_about_them(tmp_path: Path) -> 
     assert "other" not in (tmp_path / "stackgen.toml").read_text()
 
 
+@pytest.mark.parametrize("text", ['watch = ["numpy"]\n', '[[watch]]\nname = "a"\n'])
+def test_what_is_watched_has_to_be_a_table(tmp_path: Path, text: str) -> None:
+    (tmp_path / "stackgen.toml").write_text(text)
+    found = run_command("nightly", "--check", folder=tmp_path)
+    assert (found.returncode, "each watch is a table" in found.stderr) == (2, True)
+
+
 def test_nothing_is_watched_without_a_table(tmp_path: Path) -> None:
     found = run_command("nightly", folder=tmp_path)
     assert (found.returncode, "nothing is watched" in found.stderr) == (2, True)

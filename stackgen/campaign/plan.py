@@ -1,6 +1,7 @@
 """Plans a campaign: where it runs, which stacks take part, and by what they are measured."""
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -114,6 +115,8 @@ def open_campaign(
         if lockfile is not None:
             refuse_python(lockfile, backend.base.target.python, backend.base.name)
         selected = select_stacks(index, request, backend, progress)
+        for note in index.notes:
+            progress.note(note)
         request, (calls, control) = selected.request, calls_of(selected)
         cpus = metered(request, calls, usable_cpus())
         store = WheelStore(paths.cache, notify=progress.note)
@@ -152,7 +155,7 @@ def _plan(
     paths: Paths,
 ) -> ExplorePlan:
     request, source, calls = selected.request, selected.source, tuple(calls)
-    first = list(islice(source.candidates(), request.search.wanted))
+    first = list(islice(source.candidates(), min(request.search.wanted, sys.maxsize)))
     searched = request.search.searches(selected.choices)
     if not request.dry_run:
         refuse_unbuildable((a for each in first for a in each.lock.artifacts), backend.sdists)

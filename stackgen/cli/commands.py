@@ -22,6 +22,8 @@ from stackgen.model.options import Option, declared_options
 
 COMMON = "Options"
 """The heading of the options that most users need, which come first."""
+_FORMATS = frozenset({"--format", "--json", "--markdown"})
+"""Options that say how a result is written: one of them, given by the user, replaces a default."""
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
@@ -101,7 +103,17 @@ class _Command(_Help, TyperCommand):
                     parsers[param.name](ctx.params[param.name])
                 except UsageError as error:
                     raise _refused(param, f"{error.what}: {error.why}") from error
+        self._prefer_given_format(ctx)
         return rest
+
+    def _prefer_given_format(self, ctx: Any) -> None:
+        """Let a format of the command line replace another one of the configuration file."""
+        formats = [each for each in self.params if each.opts[-1] in _FORMATS]
+        sources = {each.name: ctx.get_parameter_source(each.name) for each in formats}
+        if any(source is not None and source.name == "COMMANDLINE" for source in sources.values()):
+            for each in formats:
+                if _is_from_file(ctx, each):
+                    ctx.params[each.name] = each.default
 
     def get_help(self, ctx: Any) -> str:
         """Return the help, and what it says of a NAME."""

@@ -18,8 +18,9 @@ WATCH = "watch"
 """The table of what ``nightly`` watches; it holds no options (``stackgen.nightly.watch``)."""
 VARIABLES = {"kb": "STACKGEN_KB"}
 """Options that an environment variable gives: after the command line, before a file."""
-NOT_CONFIGURABLE = frozenset({"env", "help", "version"})
-"""``env`` takes secrets, which belong in no file; the others print something else."""
+NOT_CONFIGURABLE = frozenset({"env", "help", "version", WATCH})
+"""``env`` takes secrets, which belong in no file; ``watch`` is a table of what is watched; the
+others print something else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +121,7 @@ class ConfigFile:
         """Return a value as the command line would give it."""
         if option.repeated:
             items = value if isinstance(value, list) else [value]
-            if any(isinstance(each, dict | list) for each in items):
+            if any(isinstance(each, dict | list | bool) for each in items):
                 raise self._error(f"{option.key} is a list of texts", f'{option.key} = ["..."]')
             return [self._plain(each, option) for each in items]
         if isinstance(value, dict | list):
@@ -129,6 +130,8 @@ class ConfigFile:
             if not isinstance(value, bool):
                 raise self._error(f"{option.key} is true or false", f"{option.key} = true")
             return value
+        if isinstance(value, bool):
+            raise self._error(f"{option.key} is a single value", f'{option.key} = "..."')
         return value if option.kind in (int, float) else self._plain(value, option)
 
     def _plain(self, value: Any, option: CommandOption) -> str:

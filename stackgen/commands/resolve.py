@@ -1,6 +1,7 @@
 """Resolve: requirements in, the space and some of its stacks out; nothing is installed."""
 
 import shlex
+import sys
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -261,7 +262,7 @@ class ResolveRequest:
         default = 1 if listing.one or self.as_file else _LISTED
         if listing.cover:
             default = MOST_STACKS_OF_A_COVER
-        return listing.sample or listing.number or default
+        return min(listing.sample or listing.number or default, sys.maxsize)
 
 
 def resolve(

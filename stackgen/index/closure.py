@@ -75,7 +75,11 @@ def read_universe(
         _closure(index, each, target, progress=progress, all_prereleases=all_prereleases)
         for each in combinations
     ]
-    universes = [each.universe() for each in parts]
+    try:
+        universes = [each.universe() for each in parts]
+    except ResolutionError as error:  # a folder of find-links that is missing may be the cause
+        why = "; ".join((error.why, *index.notes))
+        raise ResolutionError(error.what, why=why, fix=error.fix) from error
     found = merge_closures(request, list(zip(combinations, universes, strict=True)))
     store_universe(index, key, found, {name for each in parts for name in each.names})
     return found
