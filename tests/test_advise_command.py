@@ -189,6 +189,11 @@ def test_a_lock_of_the_newest_versions_is_sent_to_a_measurement_that_has_others(
         f"stackgen advise {lock} --measure 15m --no-index --find-links {tmp_path}{option} "
         f"--kb {tmp_path}/kb.db"
     )
+    wheel = (tmp_path / "numpy-1.26.4-py3-none-any.whl").stat().st_size
+    assert report.measure_download_bytes == 3 * wheel  # the lock's own, and those of two others
+    assert report.measure_disk_bytes
+    assert report.measure_disk_bytes > 3 * wheel
+    assert "GB to download" in advice_text(report)
 
 
 @pytest.mark.parametrize(("options", "refused"), [([], True), (["--measure", "1m"], False)])

@@ -2,7 +2,7 @@
 
 import threading
 import zipfile
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -528,6 +528,28 @@ def estimate(
         free_bytes=free_bytes(paths.cache),
         seconds=round(soon / DOWNLOAD_BYTES_S + soon / BUILD_BYTES_S + 10 * len(locks[:first])),
     )
+
+
+def rough_estimate(
+    own: Lock, varied: Collection[str], others: int, *, index: PackageIndex, store: WheelStore
+) -> tuple[int, int] | None:
+    """Return about how many bytes a lock and others like it will move, and take as images.
+
+    Args:
+        varied: the packages that differ in the others; the size of theirs is taken to be the same.
+        others: how many stacks beside the lock.
+
+    Raises:
+        IndexUnavailableError: an index cannot be read.
+    """
+    found = index.sizes(own.artifacts)
+    sizes = {each.sha256: found.get(artifact_key(each)) for each in own.artifacts}
+    if any(each.name in varied and sizes[each.sha256] is None for each in own.artifacts):
+        return None
+    changed = sum(sizes[e.sha256] or 0 for e in own.artifacts if e.name in varied)
+    download = sum(sizes[e.sha256] or 0 for e in store.missing(own.artifacts)) + others * changed
+    every = sum(size or 0 for size in sizes.values())
+    return download, round(download * (1 + _INSTALLED) + 2 * every * _INSTALLED)
 
 
 def _artifacts(locks: Iterable[Lock]) -> list[Artifact]:

@@ -14,9 +14,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from stackgen.campaign.candidates import may_vary, pin, read_lock_file, select
+from stackgen.campaign.candidates import may_vary, pin, pinned, read_lock_file, select
 from stackgen.campaign.installed import read_environment
 from stackgen.campaign.options import IndexOptions, IndicatorOptions, SourceOptions, TargetOptions
+from stackgen.campaign.prepare import rough_estimate
 from stackgen.campaign.request import CampaignRequest, StackRequest, file_identity
 from stackgen.campaign.targets import find_target
 from stackgen.campaign.user_input import index_config
@@ -77,6 +78,8 @@ from stackgen.storage.wheels import WheelStore
 
 ADVISE = "advise"
 """The kind of the campaigns that decide an advice (``stackgen.commands.advise_measure``)."""
+CANDIDATES = 2
+"""How many stacks one such campaign compares with the lock at most."""
 _ENVIRONMENT = (
     "an environment is not measured as it is; to measure its versions, write them as a lock: "
     "PYTHON -m pip freeze > requirements.txt"
@@ -380,6 +383,8 @@ class Sources:
             )
         )
         stacks, conflicting = self._stacks(advice)
+        measures = self.measures(advice)
+        download, disk = self._measuring_needs(advice) if measures else (None, None)
         return AdviceReport(
             lockfile=self.lockfile,
             advice=advice,
@@ -390,7 +395,9 @@ class Sources:
             indicators=tuple((call.id, call.label) for call in self.calls),
             knowledge_base=str(self.paths.knowledge),
             explore_command=command,
-            measure_command=self._measure_command(advice) if self.measures(advice) else "",
+            measure_command=self._measure_command(advice) if measures else "",
+            measure_download_bytes=download,
+            measure_disk_bytes=disk,
             inspections=count,
             merged=tuple(merged.items()),
             runs=tuple(runs),
@@ -399,6 +406,25 @@ class Sources:
 
     def _measure_command(self, advice: Advice) -> str:
         return _measure_command(self.request, self._admitting(advice)) + self.paths.kb_option
+
+    def _measuring_needs(self, advice: Advice) -> tuple[int | None, int | None]:
+        """Return about what measuring will download, and take on disk; None where not known."""
+        varied = {each.name for following in advice.next for each in following.changes}
+        varied |= {*varied_in(versions_of(self.lockfile)), *self.request.options.only}
+        others = 1 if self.update is not None else CANDIDATES
+        try:
+            own = pinned(self.index, self.lockfile, self._here())
+            needs = rough_estimate(own, varied, others, index=self.index, store=self.store)
+        except (IndexUnavailableError, ResolutionError, UsageError):
+            return None, None
+        return needs or (None, None)
+
+    def _here(self) -> Target:
+        """Return the target, or that of the newest Python here that the lock admits."""
+        own = self.request.options.python or platform.python_version()
+        pythons = (own, *(f"3.{minor}" for minor in range(14, 5, -1)))
+        python = next((p for p in pythons if admits_python(self.lockfile, p)), own)
+        return self.target or stated_target(python=python, platform="linux")
 
     def _admitting(self, advice: Advice) -> str:
         """Return the option without which nothing is measured beside the lock; "" for none.
@@ -427,10 +453,7 @@ class Sources:
             IndexUnavailableError: an index cannot be read.
             UsageError: nothing may change.
         """
-        own = self.request.options.python or platform.python_version()
-        pythons = (own, *(f"3.{minor}" for minor in range(14, 5, -1)))
-        python = next((p for p in pythons if admits_python(self.lockfile, p)), own)
-        target = self.target or stated_target(python=python, platform="linux")
+        target = self._here()
         locked = versions_of(self.lockfile)
         ranges: dict[str, SpecifierSet] = {}
         for each in map(parse_requirement, free_requirements(self.lockfile, policy, target)):

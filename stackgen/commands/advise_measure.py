@@ -34,6 +34,7 @@ from stackgen.campaign.request import (
 from stackgen.campaign.user_input import read_measurement
 from stackgen.commands.advise import (
     ADVISE,
+    CANDIDATES,
     AdviseRequest,
     Sources,
     answer,
@@ -60,7 +61,6 @@ from stackgen.resolve.candidates import Policy
 from stackgen.resolve.requirements import Requirements, parse_requirements
 from stackgen.storage.paths import Paths
 
-_CANDIDATES = 2
 _LEAST_S = 5.0  # with less of the budget left, no further campaign begins
 _SPLIT_FROM_S, _FIRST_SHARE = 480.0, 0.6
 """From which budget on the first campaign leaves time for a second, and what it may take: more than
@@ -133,7 +133,7 @@ def measure(
     is_first_of_two = False
     while True:
         with open_sources(request, paths, environ, progress) as sources:
-            advice = answer(sources, most_next=_CANDIDATES)
+            advice = answer(sources, most_next=CANDIDATES)
             step = _next_step(sources, advice, goes_on=not runs)
             left_s = ends - time.monotonic()
             if step is None and not runs:
@@ -347,7 +347,7 @@ class _Chosen:
         free = {*varied_in(self._packages(request)), *self.request.options.only}
         lockfile = installable(index, self.request.path, free, target, policy, progress)
         for pins in (*self.step.pins, ()):
-            if not pins and len(found) > (_CANDIDATES if self.step.with_newest else 1):
+            if not pins and len(found) > (CANDIDATES if self.step.with_newest else 1):
                 break  # the newest versions matter where nothing that would decide can be installed
             # What varies by itself comes first, in the names of the stacks as well.
             ordered = sorted(pins, key=lambda pin: by_importance(pin[0]))
@@ -366,7 +366,7 @@ class _Chosen:
                 problems.append(error)
                 continue
             for place, each in enumerate(selection.candidates()):
-                if (place == 2 and pins) or len(found) > _CANDIDATES:
+                if (place == 2 and pins) or len(found) > CANDIDATES:
                     break
                 found.setdefault(side(each.lock, each.settings), each)
         if len(found) < 2:

@@ -365,9 +365,18 @@ def _nearest(nearest: Sequence[Nearest]) -> Iterator[str]:
 
 def _commands(report: AdviceReport) -> Iterator[str]:
     if report.measure_command:
-        yield f"To measure what would decide it: {report.measure_command}"
+        yield f"To measure what would decide it{_cost(report)}: {report.measure_command}"
     elif report.advice.lock is None and report.explore_command and not report.new:
         yield f"To measure more: {report.explore_command}"
+
+
+def _cost(report: AdviceReport) -> str:
+    if report.measure_download_bytes is None or report.measure_disk_bytes is None:
+        return ""
+    return (
+        f" (about {report.measure_download_bytes / 1e9:.1f} GB to download, "
+        f"{report.measure_disk_bytes / 1e9:.1f} GB on disk)"
+    )
 
 
 def _explanation(found: Sequence[EffectEvidence]) -> Iterator[str]:

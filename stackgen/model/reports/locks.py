@@ -87,6 +87,8 @@ class AdviceReport:
     conflicting: whether the first of them is shown to need more than the lock's own in import time,
         memory or size: ``on_front`` of their needs names the Pareto set.
     measure_command: that measures what would decide; "" where nothing would.
+    measure_download_bytes, measure_disk_bytes: about what it moves and takes, as images; None where
+        the index does not say how large the lock's own packages are.
     inspections: how many the effects were computed from.
     merged: how many of them came from each other knowledge base; empty where all were recorded in
         this one.
@@ -104,6 +106,8 @@ class AdviceReport:
     stacks: tuple[AdvisedStack, ...] = ()
     conflicting: bool = False
     measure_command: str = ""
+    measure_download_bytes: int | None = None
+    measure_disk_bytes: int | None = None
     inspections: int = 0
     merged: tuple[tuple[Origin, int], ...] = ()
     runs: tuple[RunSummary, ...] = ()
