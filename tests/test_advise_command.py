@@ -23,6 +23,7 @@ from stackgen.report.advice import advice_text
 from stackgen.resolve.requirements import parse_requirements
 from stackgen.storage.paths import find_paths
 from tests.in_process import run_command
+from tests.local_index import Published, publish
 from tests.spaces import TARGET
 from tests.test_measuring_faults import Noting
 from tests.tiny_index import make_wheel
@@ -215,6 +216,39 @@ def test_a_plan_of_measuring_an_update_writes_nothing(
     )
     assert done.returncode != 0
     assert ("the comparison of two locks writes nothing" in done.stderr) is refused
+
+
+@pytest.mark.parametrize("newest_alone", [False, True])
+def test_what_may_not_be_recommended_is_not_measured(tmp_path: Path, *, newest_alone: bool) -> None:
+    """The newest release needs an older NumPy: blocks of it could decide nothing."""
+    releases = {
+        "2.12.0": Published(requires=["numpy"]),
+        "2.14.0": Published(requires=["numpy"]),
+        "2.15.0": Published(requires=["numpy<1.26"]),
+    }
+    if newest_alone:
+        del releases["2.14.0"]
+    numpy = {"1.25.0": Published(), "1.26.4": Published()}
+    (tmp_path / "lock.txt").write_text("tensorflow==2.12.0\nnumpy==1.26.4\n")
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_INDEX_URL": publish(tmp_path, {"tensorflow": releases, "numpy": numpy}),
+        "STACKGEN_SEED": "",
+    }
+    own = ("--only", "tensorflow", "--pi", "numpy/sort", "--measure", "1m", "--dry-run", "--json")
+    done = run_command(
+        "advise", "lock.txt", *own, "--executor", "virtualenv", folder=tmp_path, environ=environ
+    )
+    assert "--only tensorflow excludes numpy" in done.stderr
+    if newest_alone:
+        assert "there is nothing to measure beside lock.txt" in done.stderr
+        return
+    assert done.returncode == 0, done.stderr
+    labels = [label for label, _ in json.loads(done.stdout)["chosen"]]
+    versions = [label.partition(", numpy")[0] for label in labels]
+    assert versions == ["your lock: tensorflow 2.12.0", "tensorflow 2.14.0"]
 
 
 @pytest.mark.parametrize(("given_s", "shares"), [(1000.0, [0.6, 1.0]), (100.0, [1.0])])

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from packaging.utils import canonicalize_name
+
 from stackgen.campaign.backend import Backend
 from stackgen.campaign.candidates import (
     Candidate,
@@ -41,26 +43,36 @@ from stackgen.commands.advise import (
     free_requirements,
     open_sources,
 )
+from stackgen.commands.advise_security import Security
 from stackgen.commands.explore import explore
 from stackgen.errors import EvidenceError, ResolutionError, UsageError
 from stackgen.index import PackageIndex
 from stackgen.indicators.declaration import bind
 from stackgen.indicators.families import DEFAULTS, FEWEST_FAMILIES, families_of, family_of
-from stackgen.knowledge.equivalence import VARIED, by_importance, varied_in
+from stackgen.knowledge.allowed import Allowed, listed_changes
+from stackgen.knowledge.equivalence import (
+    VARIED,
+    by_importance,
+    differences,
+    is_pure,
+    varied_in,
+)
 from stackgen.knowledge.evidence import CONTROL_COMPONENT
 from stackgen.measure import INTERIM_ANALYSES, decided, fewest_blocks, rank
 from stackgen.model.choices import Granularity, Prereleases, Strategy
 from stackgen.model.evidence import Advice, Answer, CampaignIdentity, Scope
 from stackgen.model.identity import content_id
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
-from stackgen.model.packages import Lock
+from stackgen.model.packages import Lock, LockFile
 from stackgen.model.progress import Progress
 from stackgen.model.reports.campaigns import ExplorePlan, ExploreReport, RunSummary
 from stackgen.model.reports.locks import AdviceReport
+from stackgen.model.stacks import BaseFacts
 from stackgen.resolve.candidates import Policy
 from stackgen.resolve.requirements import Requirements, parse_requirements
 from stackgen.storage.paths import Paths
 
+_MOST_TRIED = 12  # choices that are resolved, until enough of them may be recommended
 _LEAST_S = 5.0  # with less of the budget left, no further campaign begins
 _SPLIT_FROM_S, _FIRST_SHARE = 480.0, 0.6
 """From which budget on the first campaign leaves time for a second, and what it may take: more than
@@ -150,7 +162,7 @@ def measure(
                 "latest: a second one shows how far campaigns differ."
             )
         campaign_request = _request(request, share_s, dry_run=dry_run)
-        campaign = _Chosen(request=request, step=step)
+        campaign = _Chosen(request=request, step=step, environ=environ)
         found = explore(
             campaign_request,
             paths,
@@ -292,6 +304,7 @@ class _Chosen:
 
     request: AdviseRequest
     step: NextCampaign
+    environ: Mapping[str, str]
 
     def select(
         self, index: PackageIndex, request: CampaignRequest, backend: Backend, progress: Progress
@@ -342,10 +355,12 @@ class _Chosen:
             paths = (self.request.path, self.request.new)
             return _as_they_are([pinned(index, read_pins(each), target, policy) for each in paths])
         found: dict[str, Candidate] = {}
+        barred: dict[str, tuple[Candidate, str]] = {}
         problems: list[ResolutionError] = []
         policy = request.stacks.requirements.policy
         free = {*varied_in(self._packages(request)), *self.request.options.only}
         lockfile = installable(index, self.request.path, free, target, policy, progress)
+        allowed = self._allowed(index, lockfile, backend.base.facts)
         for pins in (*self.step.pins, ()):
             if not pins and len(found) > (CANDIDATES if self.step.with_newest else 1):
                 break  # the newest versions matter where nothing that would decide can be installed
@@ -365,12 +380,20 @@ class _Chosen:
             except ResolutionError as error:
                 problems.append(error)
                 continue
+            own = selection.baseline
             for place, each in enumerate(selection.candidates()):
-                if (place == 2 and pins) or len(found) > CANDIDATES:
+                if place == (2 if pins else _MOST_TRIED) or len(found) > CANDIDATES:
                     break
-                found.setdefault(side(each.lock, each.settings), each)
+                key = side(each.lock, each.settings)
+                if own is not None and (why := _refused(allowed, own, each.lock)):
+                    barred[key] = each, why
+                else:
+                    found.setdefault(key, each)
+        for each, why in barred.values():
+            progress.note(f"{each.label} is not measured, as it may not be recommended: {why}")
         if len(found) < 2:
-            raise problems[0] if problems else _nothing_else(self.request)
+            why = next((why for _, why in barred.values()), "")
+            raise problems[0] if problems and not why else _nothing_else(self.request, why)
         every = list(found.values())
         named = [e.selection.varied for e in every if e.selection]
         names = tuple(dict.fromkeys(name for each in named for name in each))
@@ -383,6 +406,23 @@ class _Chosen:
                 for place, each in enumerate(every)
             ),
             varied=varied,
+        )
+
+    def _allowed(self, index: PackageIndex, lockfile: LockFile, facts: BaseFacts) -> Allowed:
+        """Return what says whether a stack may be recommended once it is measured."""
+        security = Security(
+            options=self.request.vulnerabilities,
+            environ=self.environ,
+            index=index,
+            lockfile=lockfile,
+            names=frozenset(str(canonicalize_name(each.name)) for each in lockfile.packages),
+            allow_vulnerable=self.request.options.allow_vulnerable,
+        )
+        return Allowed(
+            lockfile=lockfile,
+            facts=facts,
+            policy=self.request.options.policy,
+            admits=lambda _, changes, __: security.refusal(changes),  # the rest was resolved
         )
 
     def calls(self, selected: SelectedStacks) -> Calls:
@@ -481,9 +521,17 @@ def _label(place: int, lock: Lock, varied: Sequence[str]) -> str:
     return f"your lock: {text}" if place == 0 else text or f"stack {place}"
 
 
-def _nothing_else(request: AdviseRequest) -> UsageError:
+def _refused(allowed: Allowed, own: Lock, other: Lock) -> str:
+    """Return why a stack may not be recommended beside the lock; "" where it may."""
+    changes = differences(own.versions, other.versions)
+    compiled = {each.name for each in other.artifacts if not is_pure(each)} | {*VARIED}
+    refusal = allowed.refusal(changes, other.versions, compiled) if changes else None
+    return refusal.why.removeprefix(f"{listed_changes(changes)}: ") if refusal is not None else ""
+
+
+def _nothing_else(request: AdviseRequest, why: str = "") -> UsageError:
     return UsageError(
         f"there is nothing to measure beside {request.path}",
-        why="the rest of it, or your options, admit no other versions of what varies",
+        why=why or "the rest of it, or your options, admit no other versions of what varies",
         fix="allow more: --allow-major, --allow-downgrade, or --only NAME",
     )
