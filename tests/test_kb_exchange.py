@@ -1,8 +1,10 @@
 """``stackgen kb export``, ``import``, ``origins`` and ``remove`` as commands."""
 
 import json
+import os
 import shutil
 import sqlite3
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +71,20 @@ def test_an_export_that_fails_leaves_what_is_there(tmp_path: Path) -> None:
     assert file.read_text() == "an earlier one"
 
 
+def test_an_export_replaces_no_pipe_and_no_link(tmp_path: Path) -> None:
+    mine = recorded(tmp_path / "mine", 1)
+    pipe, link, file = (tmp_path / name for name in ("pipe", "link", "file"))
+    os.mkfifo(pipe)
+    link.symlink_to(file)
+    file.write_text("")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert mine.run("kb", "export", "--output", str(pipe)).returncode == 0
+    assert (stat.S_ISFIFO(pipe.stat().st_mode), os.read(reader, 9)) == (True, b'{"format"')
+    os.close(reader)
+    assert mine.run("kb", "export", "--output", str(link)).returncode == 0
+    assert (link.is_symlink(), file.read_text()[:9]) == (True, '{"format"')
+
+
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
 def test_a_signature_holds_for_an_allowed_signer_and_the_very_file(tmp_path: Path) -> None:
     mine, theirs = recorded(tmp_path / "mine"), recorded(tmp_path / "theirs", 2)
@@ -85,7 +101,7 @@ def test_a_signature_holds_for_an_allowed_signer_and_the_very_file(tmp_path: Pat
     assert (changed.returncode, changed.stdout) == (10, "")
     assert "its signature does not hold" in changed.stderr
     assert theirs.run("kb", "export", "--output", str(file)).returncode == 0
-    assert mine.run(*options).stdout == "1 inspections added; signed by team@example.org\n"
+    assert mine.run(*options).stdout == "1 inspection added; signed by team@example.org\n"
     signers.write_text("")
     assert mine.run(*options).returncode == 10
 

@@ -168,7 +168,7 @@ def _by_tool(command: tuple[str, ...], path: Path, request: WriteOptions) -> str
 
 
 def _write(path: Path, content: bytes) -> None:
-    path = path.resolve()  # a link stays one
+    path = path.resolve() if path.is_file() else path  # a link stays one
     try:
         mode = path.stat().st_mode if path.exists() else None
         with atomic_write(path) as file:

@@ -64,7 +64,7 @@ def export(
 def _write(output: Path, lines: Iterable[str]) -> None:
     """Write all lines, or leave what is there, which may be an earlier export."""
     try:
-        with atomic_write(output) as file:
+        with atomic_write(output.resolve() if output.is_file() else output) as file:  # a link stays
             file.writelines(line.encode("ascii") for line in lines)
     except OSError as error:
         raise StorageError(

@@ -78,7 +78,7 @@ def add_watch(folder: Path, watch: Watch) -> Path:
     whole = added + watch_table(watch)
     read_watches(toml.loads(whole), path)  # refuses what a prompt was given
     try:
-        atomic_write_text(path, whole)
+        atomic_write_text(path.resolve(), whole)  # a link stays one
     except OSError as error:
         raise StorageError(
             f"cannot write {path}",

@@ -92,7 +92,8 @@ def exclusive(path: Path) -> Iterator[None]:
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """Write a file that replaces ``path`` when the context ends, once its bytes are on the disk.
 
-    After an exception ``path`` is as before. The new file is readable by all users.
+    After an exception ``path`` is as before. The new file is readable by all users. What is there
+    and no file, such as ``/dev/stdout``, is written to and not replaced.
 
     Args:
         path: of the file; its folder exists.
@@ -100,6 +101,10 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: the disk is full, or cannot be written.
     """
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
     temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:
         with temporary.open("xb") as file:
