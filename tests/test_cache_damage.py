@@ -3,19 +3,23 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from stackgen.errors import DamagedLayersError, StorageError
 from stackgen.images.layer_store import LayerStore
+from stackgen.index.cache import IndexCache
 from stackgen.knowledge.database import open_database
 from stackgen.model.inspections import Outcome
 from stackgen.model.packages import Artifact
 from stackgen.storage.wheels import WheelStore
 from tests.containers.wheels import make_wheel
 from tests.dying_parts import recorded, serve
+from tests.in_process import run_command
 from tests.laboratory import INDICATOR, WORK, Laboratory
+from tests.local_index import Published, publish
 from tests.store_parts import NoDownloader, Stores, local_wheel
 from tests.tiny_index import TinyIndex, serving
 
@@ -197,3 +201,25 @@ def test_offline_a_damaged_wheel_ends_an_exploration_and_is_no_outcome(
     assert {each.outcome for each in recorded(laboratory)} == {Outcome.OK}
     with open_database(laboratory.kb) as database:
         assert {each.outcome for each in database.inspections()} == {Outcome.OK}
+
+
+def test_an_index_cache_on_a_full_disk_says_so(small_disk: Path, tmp_path: Path) -> None:
+    index = publish(tmp_path / "index", {"speedy": {"1.0": Published()}})
+    laboratory = Laboratory(root=tmp_path, index=index)
+    with suppress(OSError), (small_disk / "ballast").open("wb", buffering=0) as ballast:
+        while ballast.write(bytes(4096)):
+            pass
+    environ = {**laboratory.environ, "STACKGEN_CACHE": str(small_disk)}
+    done = run_command("resolve", "speedy", "--count", folder=tmp_path, environ=environ)
+    assert (done.returncode, "fix: free disk space" in done.stderr) == (9, True)
+
+
+def test_an_index_cache_that_cannot_grow_says_so_once(tmp_path: Path) -> None:
+    cache = IndexCache(tmp_path / "index.db")
+    pages = cache._connection.execute("PRAGMA page_count").fetchone()[0]
+    cache._connection.execute(f"PRAGMA max_page_count = {pages}")
+    for number in range(3):
+        cache.keep_silent({f"key{number}": "x" * 100_000})
+    cache.close()
+    (note,) = cache.notes
+    assert "disk is full" in note

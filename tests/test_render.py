@@ -676,6 +676,12 @@ def test_a_ratio_of_too_few_blocks_is_no_number_in_a_report(blocks: int, reporte
     assert ("(too few blocks)" in text) is not reported
 
 
+def test_a_plan_that_does_not_fit_on_the_disk_says_so() -> None:
+    small = replace(PLAN, estimate=replace(PLAN.estimate, free_bytes=10**9))
+    assert "More than is free: without --dry-run it is refused." in plan_text(small)
+    assert "More than is free" not in plan_text(PLAN)
+
+
 def test_a_plan_with_one_release_says_how_others_take_part() -> None:
     chosen = (("torch 2.13.0, numpy 2.4.0", 12), ("torch 2.13.0, numpy 2.3.5", 12))
     plan = replace(PLAN, varied=("torch", "numpy"), chosen=chosen, too_large=("2.15.0",))

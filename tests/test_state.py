@@ -1,7 +1,7 @@
 """``state.db``: what changes, beside a knowledge base of facts."""
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,16 @@ def test_releases_are_decided_once_for_each_watch_of_each_knowledge_base(tmp_pat
     with closing(sqlite3.connect(path)) as raw:
         found = raw.execute("SELECT decided_at FROM decided_releases WHERE version = '2.0.0'")
         assert found.fetchall() == [(FIRST,)]
+
+
+def test_a_full_disk_is_no_fault_of_the_file(small_disk: Path) -> None:
+    with StateDatabase(small_disk / "state.db") as state:
+        (small_disk / "ballast").write_bytes(b"")
+        with suppress(OSError), (small_disk / "ballast").open("wb", buffering=0) as ballast:
+            while ballast.write(bytes(4096)):
+                pass
+        with pytest.raises(StorageError, match="free disk space"):
+            state.put_watch("a", "w", "x" * 100_000)
 
 
 @pytest.mark.parametrize(

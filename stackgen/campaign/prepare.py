@@ -565,7 +565,7 @@ def refuse_without_disk_space(found: Estimate, paths: Paths) -> None:
     """
     if found.disk_bytes > found.free_bytes:
         raise StorageError(
-            "there is not enough room for these stacks",
+            "there is not enough disk space for these stacks",
             why=f"they need about {found.disk_bytes / 1e9:.1f} GB and {paths.cache} has "
             f"{found.free_bytes / 1e9:.1f} GB free",
             fix="explore fewer with --stacks, or set STACKGEN_CACHE to a larger disk",

@@ -458,10 +458,13 @@ def kb_import(
     Rows belong to the installations that are said to have measured them: see stackgen kb origins.
     """
     from stackgen.commands.kb_exchange import import_export
+    from stackgen.report.tables import counted
 
     paths = user_paths(kb=kb)
     added, signer = import_export(paths, source, signers=signers, signature=signature)
-    typer.echo(f"{added:,} inspections added" + (f"; signed by {signer}" if signer else ""))
+    typer.echo(
+        f"{counted(added, 'inspection')} added" + (f"; signed by {signer}" if signer else "")
+    )
 
 
 def kb_origins(

@@ -103,7 +103,9 @@ class IndexCache:
             raise StorageError(
                 f"the cache {path} cannot be used",
                 why=str(error),
-                fix="make its folder writable, or name another one in STACKGEN_CACHE",
+                fix="free disk space, or name another folder in STACKGEN_CACHE"
+                if "is full" in str(error)
+                else "make its folder writable, or name another one in STACKGEN_CACHE",
             ) from error
 
     def close(self) -> None:
@@ -251,7 +253,9 @@ class IndexCache:
             except (sqlite3.ProgrammingError, sqlite3.IntegrityError):
                 raise  # A mistake of ours, which says nothing about the file.
             except sqlite3.DatabaseError as error:
-                self.notes.append(f"the cache {self._path} was of no use: {error}")
+                note = f"the cache {self._path} was of no use: {error}"
+                if note not in self.notes:
+                    self.notes.append(note)
                 if not _is_passing(error):
                     self._connection.close()
                     with self._exclusive():

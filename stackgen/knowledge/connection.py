@@ -362,7 +362,7 @@ def _explain(path: Path, error: sqlite3.Error) -> StackgenError:
         return StorageError(
             f"cannot write the knowledge base {path}",
             why=reason,
-            fix="make room on that disk, then run the same command again: it goes on",
+            fix="free disk space there, then run the same command again: it goes on",
         )
     if "malformed JSON" in reason:
         return unreadable(path, reason)

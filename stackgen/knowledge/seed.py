@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from stackgen.errors import DatabaseError
+from stackgen.errors import DatabaseError, StorageError
 from stackgen.knowledge.database import Database
 from stackgen.storage.state import StateDatabase, state_path
 
@@ -57,7 +57,7 @@ def load_shipped(database: Database, folder: Path | None, *, notify: Callable[[s
         return
     try:
         added = load_seeds(database, folder)
-    except DatabaseError as error:
+    except (DatabaseError, StorageError) as error:
         notify(
             f"The observations that come with stackgen were not loaded: {error.what}: {error.why}. "
             "STACKGEN_SEED= (empty) leaves them out."

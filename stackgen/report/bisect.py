@@ -11,7 +11,7 @@ from stackgen.model.reports.bisect import (
     FirstBad,
     HybridResult,
 )
-from stackgen.report.tables import columns, percent, span
+from stackgen.report.tables import columns, counted, percent, span
 
 _MOST_CHANGES, _MOST_NAMED = 12, 4
 
@@ -47,8 +47,9 @@ def bisect_plan_text(plan: BisectPlan) -> str:
         f"{plan.entropy_bits:.1f} bits."
         if units > 1
         else "There is nothing to separate: all that changed changes together.",
-        f"To come: {estimate.wheels} wheels, {estimate.download_bytes / 1e9:.2f} GB to download, "
-        f"about {estimate.disk_bytes / 1e9:.1f} GB on disk; stacks in between are made of them.",
+        f"To come: {counted(estimate.wheels, 'wheel')}, "
+        f"{estimate.download_bytes / 1e9:.2f} GB to download, about "
+        f"{estimate.disk_bytes / 1e9:.1f} GB on disk; stacks in between are made of them.",
         f"At most about {plan.builds} builds and {plan.blocks} blocks of two runs, within the "
         f"budget of {span(plan.plan.budget_s)}; a failure that always occurs takes about "
         f"{2 + math.ceil(math.log2(max(2, units)))} builds and as many runs.",

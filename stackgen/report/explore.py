@@ -44,10 +44,12 @@ def plan_text(plan: ExplorePlan) -> str:
 def plan_costs(plan: ExplorePlan) -> list[str]:
     """Return what a plan downloads, stores and takes, and whether its budget is too short."""
     found = plan.estimate
+    too_large_for_disk = found.disk_bytes > found.free_bytes
     return [
         f"To download{', if all are built' if plan.searched else ''}: "
-        f"{found.download_bytes / 1e9:.2f} GB in {found.wheels} wheels. On disk: about "
+        f"{found.download_bytes / 1e9:.2f} GB in {counted(found.wheels, 'wheel')}. On disk: about "
         f"{found.disk_bytes / 1e9:.1f} GB, {found.free_bytes / 1e9:.0f} GB are free.",
+        *(["More than is free: without --dry-run it is refused."] if too_large_for_disk else []),
         f"Time until the first block: about {span(found.seconds)}. Budget: {span(plan.budget_s)}.",
         *filter(None, [plan.short_budget]),
         "Nothing was built.",

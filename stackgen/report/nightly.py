@@ -11,7 +11,7 @@ from stackgen.model.findings import (
     NightlyReport,
     NightReport,
 )
-from stackgen.report.tables import columns
+from stackgen.report.tables import columns, counted
 
 
 def nights_text(found: NightlyPlan | NightlyReport, *, markdown: bool = False) -> str:
@@ -81,7 +81,7 @@ def plan_text(plan: NightlyPlan) -> str:
     """Return what nights would do."""
     lines: list[str] = []
     for each in plan.plans:
-        pages = ", ".join(f"{name} ({count} releases)" for name, count in each.packages)
+        pages = ", ".join(f"{name} ({counted(count, 'release')})" for name, count in each.packages)
         stack = ", ".join(f"{name} {version}" for name, version in each.stack)
         lines += [
             f"{each.watch}{f' on {each.base}' if each.base else ''}",

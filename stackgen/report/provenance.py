@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from stackgen.model.reports.provenance import ProvenanceFinding, ProvenanceReport, Severity
+from stackgen.report.tables import counted
 
 _MOST_LINES = 5
 
@@ -17,8 +18,9 @@ def provenance_text(report: ProvenanceReport) -> str:
 def _head(report: ProvenanceReport) -> str:
     places = ", ".join(report.indexes) or "no index"
     return (
-        f"{report.path} ({report.format}): {report.packages} releases compared with {places}; "
-        f"{report.artifacts} artifacts agree"
+        f"{report.path} ({report.format}): {counted(report.packages, 'release')} compared with "
+        f"{places}; {counted(report.artifacts, 'artifact')} "
+        f"{'agrees' if report.artifacts == 1 else 'agree'}"
     )
 
 
@@ -41,7 +43,7 @@ def _lines(findings: Iterable[ProvenanceFinding]) -> Iterator[str]:
         packages.setdefault(each.message, []).append(each.package)
     for message, named in packages.items():
         if len(named) > _MOST_LINES:
-            yield f"  {len(named)} releases: {message}:"
+            yield f"  {counted(len(named), 'release')}: {message}:"
             listed = textwrap.wrap(", ".join(named), 96, break_on_hyphens=False)
             yield from (f"    {line}" for line in listed)
         else:

@@ -305,6 +305,8 @@ class StateDatabase:
             raise StorageError(
                 f"cannot use the state of stackgen in {self._path}",
                 why=str(error),
-                fix="make the file and its folder writable; move the file away where it is "
+                fix="free disk space, then run the same command again"
+                if "is full" in str(error)
+                else "make the file and its folder writable; move the file away where it is "
                 "damaged (then nightly begins anew)",
             ) from error
