@@ -408,7 +408,12 @@ class Sources:
         return _measure_command(self.request, self._admitting(advice)) + self.paths.kb_option
 
     def _measuring_needs(self, advice: Advice) -> tuple[int | None, int | None]:
-        """Return about what measuring will download, and take on disk; None where not known."""
+        """Return about what measuring will download, and take on disk; None where not known.
+
+        Nothing is said of what goes on: most of it is there.
+        """
+        if self.own_campaigns():
+            return None, None
         varied = {each.name for following in advice.next for each in following.changes}
         varied |= {*varied_in(versions_of(self.lockfile)), *self.request.options.only}
         others = 1 if self.update is not None else CANDIDATES

@@ -88,7 +88,7 @@ class AdviceReport:
         memory or size: ``on_front`` of their needs names the Pareto set.
     measure_command: that measures what would decide; "" where nothing would.
     measure_download_bytes, measure_disk_bytes: about what it moves and takes, as images; None where
-        the index does not say how large the lock's own packages are.
+        the index does not say how large the lock's own packages are, and where it goes on.
     inspections: how many the effects were computed from.
     merged: how many of them came from each other knowledge base; empty where all were recorded in
         this one.
