@@ -46,6 +46,7 @@ _PROPOSED = 3
 _NEAR = 40  # nodes around a measured stack that is near to an unknown lock
 _MOST_TRIED = 8  # proposals that the resolver examines
 _ALL = 10_000  # candidates whose basis is given
+_FASTEST_NEAR = "the fastest near this lock that was measured, if the rest of the lock admits it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,9 +273,7 @@ class Advisor:
             is_alike = locked.keys() == dict(pins).keys()
             refused = allowed.by_policy(changes, dict(pins), VARIED)
             if changes and is_alike and refused is None and self.exists(pins, facts):
-                yield NextComparison(
-                    changes=changes, pins=pins, why="the fastest near this lock that was measured"
-                )
+                yield NextComparison(changes=changes, pins=pins, why=_FASTEST_NEAR)
 
     def _proposals(
         self, lockfile: LockFile, versions: Versions, near: Stack

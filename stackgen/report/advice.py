@@ -329,7 +329,8 @@ def _proposal(proposal: Proposal) -> list[str]:
 
 def _next(following: NextComparison) -> Iterator[str]:
     changes = _versions(following.changes, most=_IN_TABLE)
-    yield f"Would decide it: {changes}: {following.why}"
+    lead = "Would decide it" if following.error is not None else "To be measured first"
+    yield f"{lead}: {changes}: {following.why}"
     if following.error is not None and following.expected_error is not None:
         yield (
             f"  standard error now {100 * following.error:.2g} %, after one more campaign about "
