@@ -45,7 +45,10 @@ def laboratory(tmp_path: Path) -> Laboratory:
 def test_each_command_explains_itself(laboratory: Laboratory, command: str) -> None:
     done = laboratory.run(command, "--help")
     assert done.returncode == 0
-    assert "Usage:" in done.stdout
+    usage, _, rest = done.stdout.partition("\n\n")
+    assert usage.startswith("Usage:")
+    assert rest.lstrip()[0].isupper()
+    assert not rest.startswith(("Options:", "Arguments:"))  # what it does comes first
     assert "Raises:" not in done.stdout
     assert done.stderr == ""
 

@@ -75,9 +75,10 @@ def test_an_id_that_names_none_or_several_is_refused(base: Path, begins: str) ->
 
 def test_why_compares_a_version_with_others(base: Path) -> None:
     shown = json.loads(run(base, "why", "NumPy==2.0.0", "--json"))
-    ((indicator, other, speed, low, high, blocks, also),) = shown["tables"][0]["rows"]
+    ((indicator, other, speed, low, high, blocks, setting, also),) = shown["tables"][0]["rows"]
     assert (indicator.split()[0], other, also) == ("numpy/matmul", "1.26.4", "")
     assert low < speed < high
+    assert setting == "CPython 3.11"
     assert speed == pytest.approx(2, rel=0.05)
     assert blocks == 2 * 10  # up to the last interim analysis of each campaign
 
@@ -149,7 +150,10 @@ def test_the_graph_is_written_for_other_tools(base: Path) -> None:
     assert graph.number_of_edges() == 2
     node_link = json.loads(run(base, "graph", "--format", "json"))
     assert len(node_link["nodes"]) == 2
-    assert run(base, "graph", "--format", "dot").count(" -- ") == 2
+    dot = run(base, "graph", "--format", "dot")
+    assert dot.count(" -- ") == 2
+    run(base, "graph", "--output", "graph.dot")
+    assert (base.parent / "graph.dot").read_text() == dot
 
 
 def test_the_picture_names_stacks_and_speeds(base: Path) -> None:

@@ -303,7 +303,7 @@ def read_prices(request: CampaignRequest, machine_cpus: int) -> Prices | None:
     except (OSError, ValueError) as error:  # what is no TOML is a ValueError, too
         raise UsageError(
             f"cannot read prices from {request.cost.prices}",
-            why=str(error),
+            why=getattr(error, "strerror", None) or str(error),
             fix=f"give a TOML file with the price per hour by number of CPUs, {_EXAMPLE}",
         ) from error
     return Prices(machine_cpus=machine_cpus, by_cpus=by_cpus, currency=currency)
@@ -498,5 +498,7 @@ def _read_script(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"cannot read the indicator {path}", why=str(error), fix="give the path of its .py file"
+            f"cannot read the indicator {path}",
+            why=getattr(error, "strerror", None) or str(error),
+            fix="give the path of its .py file",
         ) from error

@@ -177,7 +177,7 @@ def _root(
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Find which versions of your dependencies run your code fastest, and prove it."""
+    """Measure which versions of your dependencies run your code fastest, and recommend them."""
 
 
 ROOT_GROUP = (ENTRIES, _root)

@@ -219,7 +219,7 @@ def build(path: str, entry: Entry, root: Mapping[str, Entry] | None = None) -> A
             cls=type("Commands", (CommandGroup,), attributes),
             invoke_without_command=callback is not None and bool(path),
             no_args_is_help=callback is None or not path,
-            help=None if callback else entry.summary,
+            help=inspect.getdoc(callback) if callback else entry.summary,
             epilog=epilog,
             context_settings=settings,
         )(callback or _nothing)

@@ -345,8 +345,9 @@ class GraphFormat(str, Enum):
 
 def kb_graph(
     form: Annotated[
-        GraphFormat, typer.Option("--format", help="svg is a picture.")
-    ] = GraphFormat.SVG,
+        GraphFormat | None,
+        typer.Option("--format", help="svg is a picture [default: as FILE ends, else svg]."),
+    ] = None,
     pi: Annotated[
         str, typer.Option("--pi", metavar="NAME", help="Of this indicator alone [default: all].")
     ] = "",
@@ -359,7 +360,9 @@ def kb_graph(
     from stackgen.commands.kb_views import graph
     from stackgen.report.evidence import graph_text
 
-    write_text(output, graph_text(graph(_readable(kb), pi), form.value))
+    ending = output.suffix[1:] if output else ""
+    chosen = form or next((each for each in GraphFormat if each.value == ending), GraphFormat.SVG)
+    write_text(output, graph_text(graph(_readable(kb), pi), chosen.value))
 
 
 def kb_recover(

@@ -95,7 +95,9 @@ def import_export(
     try:
         file = source.open("rb")
     except OSError as error:
-        raise UsageError(f"cannot read {source}", why=str(error), fix="check the path") from error
+        raise UsageError(
+            f"cannot read {source}", why=error.strerror or str(error), fix="check the path"
+        ) from error
     with file, open_database(paths.knowledge) as database:
         return database.import_lines(file, source), signer
 

@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 from stackgen.errors import EvidenceError, UsageError
 from stackgen.executors.machine import this_machine
 from stackgen.knowledge.database import Database, open_database
+from stackgen.knowledge.equivalence import Setting
 from stackgen.knowledge.failures import FailureGroup, Trait, explain_failures, explain_results
 from stackgen.knowledge.graph import EvidenceGraph
 from stackgen.knowledge.judgement import Knowledge
@@ -213,7 +214,10 @@ def why(paths: Paths, pin: str) -> View:
         tables=(
             Table(
                 title=f"Speed of {name} {version} beside other versions (above 1: it is faster)",
-                columns=("indicator", "version", "speed", "low", "high", "blocks", "differs also"),
+                columns=(
+                    *("indicator", "version", "speed", "low", "high", "blocks"),
+                    *("setting", "differs also"),
+                ),
                 rows=tuple(_version_effects(known, name, version)),
             ),
             Table(
@@ -286,8 +290,15 @@ def _version_effects(known: Knowledge, name: str, version: str) -> Iterator[tupl
                     other,
                     *(_ratio(math.exp(each)) for each in ratios),
                     fits[two].basis(one, two).blocks,
+                    _setting(known.stacks[known.nodes.stacks[indicator][two][0]]),
                     ", ".join(also),
                 )
+
+
+def _setting(stack: Stack) -> str:
+    """Return what stacks must share to be compared: Python and variables."""
+    setting = Setting.of(stack.facts, stack.settings)
+    return ", ".join([setting.python, *(f"{name}={value}" for name, value in setting.variables)])
 
 
 def _compared(graph: EvidenceGraph, keys: Collection[str]) -> Mapping[str, set[str]]:

@@ -116,7 +116,13 @@ def read_definition(path: Path) -> BaseDefinition:
     """
     try:
         return _definition(path.stem, toml.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the base definition {path}",
+            why=error.strerror or str(error),
+            fix=f"make it a readable file, or remove it from the folder that {OWN_FOLDER} names",
+        ) from error
+    except ValueError as error:
         raise UsageError(
             f"the base definition {path.name} is wrong",
             why=str(error),

@@ -440,6 +440,8 @@ def _probe_output(python: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError(
-            f"{python} does not run", why=str(error), fix="see what is found: stackgen doctor"
+            f"{python} does not run",
+            why=getattr(error, "strerror", None) or str(error),
+            fix="give an interpreter, or the name of a base; stackgen doctor lists both",
         ) from error
     return done.stdout or done.stderr

@@ -169,7 +169,7 @@ class Listings:
         except OSError as error:
             raise IndexUnavailableError(
                 f"the index {location.name} cannot be read",
-                why=str(error),
+                why=error.strerror or str(error),
                 fix="correct its path in your options, environment or pip configuration",
             ) from error
         if page is None:

@@ -173,7 +173,8 @@ def _contents(place: Path) -> Iterator[bytes]:
                     _refuse_large(member.filename, member.file_size, fix)
                     yield archive.read(member)
     except (OSError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
-        raise UsageError(f"cannot read {place}", why=str(error), fix=fix) from error
+        why = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"cannot read {place}", why=why, fix=fix) from error
 
 
 def _refuse_large(name: str, size: int, fix: str) -> None:

@@ -94,6 +94,12 @@ def test_a_mistake_in_a_definition_is_named_with_its_file(
     assert str(tmp_path / "mine.toml") in caught.value.fix
 
 
+def test_a_definition_that_cannot_be_read_is_not_called_wrong(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").mkdir()
+    with pytest.raises(UsageError, match="cannot read the base definition"):
+        read_definition(tmp_path / "mine.toml")
+
+
 def test_a_file_name_that_cannot_be_a_tag_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="must be of a-z"):
         defined(tmp_path, PLAIN, name="My Base")

@@ -33,7 +33,8 @@ class AdvisedStack:
 class BlockEvidence:
     """The processes of one block that measured one of two stacks.
 
-    samples_s: of each process, in order; a program's figures where it gives some.
+    current_s, candidate_s: samples of each process, in order; a program's figures where it gives
+        some. The candidate is what the lock is compared with.
     """
 
     block: int
