@@ -651,6 +651,30 @@ def test_an_unknown_lock_gets_its_pins_and_the_nearest_measured_versions() -> No
     assert found.nearest[2].effects[0].ratio == pytest.approx(1.25, abs=0.02)
 
 
+@pytest.mark.parametrize("last", [True, False])
+def test_of_several_versions_in_an_unknown_lock_that_of_the_nearest_python_is_shown(
+    last: bool,
+) -> None:
+    own = locked(tensorflow="2.14.0", numpy="1.26.4")
+    here = [replace(each, marker='python_version >= "3.9"') for each in own.packages]
+    old = LockedPackage(name="numpy", version="1.19.5", marker='python_version < "3.9"')
+    lockfile = replace(own, packages=(*here, old) if last else (old, *here))
+    found = advice_for(blocks({OWN: 1.0, FAST: 0.8, SAME: 1.0}), lockfile)
+    unknown(found, "no measured stack holds tensorflow 2.14.0, numpy 1.26.4")
+    assert dict(found.pins)["numpy"] == "1.26.4"
+
+
+def test_what_other_groups_of_a_lock_hold_is_not_shown_as_its_own() -> None:
+    own = locked(jax="0.4.2", numpy="1.26.4")
+    dev = LockedPackage(name="tensorflow", version="2.14.0", group="dev")
+    found = advice_for(
+        blocks({OWN: 1.0, FAST: 0.8, SAME: 1.0}), replace(own, packages=(*own.packages, dev))
+    )
+    unknown(found, re.escape("no measured stack has its framework (jax)"))
+    assert dict(found.pins) == {"jax": "0.4.2", "numpy": "1.26.4"}
+    assert not any("tensorflow" in dict(each.versions) for each in found.nearest)
+
+
 def test_of_an_unknown_lock_the_fastest_near_it_is_measured_with_what_its_release_needs() -> None:
     """A release of TensorFlow requires its own of other packages, which follow it."""
     seen = blocks({OWN: 1.0, FAST: 0.8, SAME: 1.0})

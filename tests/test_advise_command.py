@@ -75,6 +75,26 @@ def test_a_damaged_file_that_comes_with_stackgen_is_reported_and_left_out(
     assert any("not loaded" in each for each in progress.notes)
 
 
+def test_options_that_change_nothing_are_named(tmp_path: Path) -> None:
+    lock = tmp_path / "requirements.txt"
+    lock.write_text("numpy==1.26.4\n")
+    progress = Noting()
+    request = AdviseRequest(
+        path=lock,
+        indicators=IndicatorOptions(indicators=("numpy/fft",)),
+        index=IndexOptions(no_index=True, find_links=(str(tmp_path / "nowhere"),)),
+    )
+    environ = {"HOME": str(tmp_path), "STACKGEN_SEED": ""}
+    advise(
+        request,
+        find_paths(environ, kb=tmp_path / "kb.db"),
+        {"PIP_CONFIG_FILE": os.devnull},
+        progress,
+    )
+    assert any(each.startswith("--pi chooses what --measure runs") for each in progress.notes)
+    assert any("nowhere, which does not exist" in each for each in progress.notes)
+
+
 def test_what_conda_installs_is_named_and_not_sent_to_a_measurement(tmp_path: Path) -> None:
     lock = tmp_path / "conda-lock.yml"
     package = "- {name: %s, version: %s, manager: %s, platform: linux-64, hash: {sha256: %s}}\n"
@@ -116,6 +136,7 @@ def test_the_command_that_measures_repeats_the_options(tmp_path: Path) -> None:
     )
     paths = find_paths({"HOME": str(tmp_path), "STACKGEN_SEED": ""}, kb=tmp_path / "kb.db")
     (tmp_path / "my records").mkdir()
+    (tmp_path / "my records" / "one.json").write_text('{"ecosystem": "PyPI"}')
     report = advise(request, paths, {"PIP_CONFIG_FILE": os.devnull}, NullProgress())
     assert report.measure_command == (
         f"stackgen advise {lock} --measure 15m --keep six --allow-major --no-index --python 3.13 "
@@ -195,6 +216,28 @@ def test_a_lock_of_the_newest_versions_is_sent_to_a_measurement_that_has_others(
     assert report.measure_disk_bytes
     assert report.measure_disk_bytes > 3 * wheel
     assert "GB to download" in advice_text(report)
+
+
+@pytest.mark.parametrize(
+    ("tag", "base"),
+    [("cp39-cp39", "3.9"), ("cp37-cp37m", "3.7"), ("cp27-cp27mu", ""), ("py3-none", "")],
+)
+def test_a_lock_without_wheels_for_the_usual_pythons_is_sent_to_one_that_has_them(
+    tmp_path: Path, tag: str, base: str
+) -> None:
+    lock = tmp_path / "requirements.txt"
+    lock.write_text("numpy==1.19.5\n")
+    for version in ("1.19.5", "1.20.0"):
+        wheel = tmp_path / f"numpy-{version}-{tag}-manylinux2014_x86_64.whl"
+        wheel.write_bytes(make_wheel("numpy", version))
+    report = advise(
+        AdviseRequest(path=lock, index=IndexOptions(no_index=True, find_links=(str(tmp_path),))),
+        find_paths({"HOME": str(tmp_path), "STACKGEN_SEED": ""}, kb=tmp_path / "kb.db"),
+        {"PIP_CONFIG_FILE": os.devnull},
+        NullProgress(),
+    )
+    named = [after.split()[0] for after in report.measure_command.split("--base ")[1:]]
+    assert named == [base] * bool(base)
 
 
 @pytest.mark.parametrize(("options", "refused"), [([], True), (["--measure", "1m"], False)])

@@ -128,3 +128,20 @@ def test_the_type_security_needs_a_source(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert "--osv" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [("nowhere", "does not exist"), ("requirements.txt", "neither"), (".", "without .json files")],
+)
+def test_a_place_without_records_is_refused_whatever_the_answer(
+    tmp_path: Path, place: str, why: str
+) -> None:
+    (tmp_path / "requirements.txt").write_text("numpy==1.26.4\n")
+    done = run_command(
+        *("advise", "requirements.txt", "--type", "security", "--osv", place, "--no-index"),
+        folder=tmp_path,
+        environ={"HOME": str(tmp_path / "home"), "STACKGEN_SEED": ""},
+    )
+    assert done.returncode == 2
+    assert why in done.stderr

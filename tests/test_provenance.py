@@ -605,6 +605,17 @@ def test_a_damaged_lock_is_read_or_refused(data: st.DataObject) -> None:
         read_sources(text, path="lock")
 
 
+def test_a_file_without_a_requirement_is_refused() -> None:
+    for text in ("this is no lock\n", "\x01\x02 x\n{ y }\n"):
+        with pytest.raises(UsageError, match="locks no package"):
+            read_sources(text, path="notes.txt")
+    away = read_sources("./own.whl\nno lock\n", path="requirements.txt").packages
+    assert [each.elsewhere for each in away] == [
+        "is no pin of an index's release",
+        "is no requirement",
+    ]
+
+
 def test_a_release_without_pin_or_index_is_named_as_not_checked() -> None:
     text = "alpha==1.0\n-r more.txt\nbeta>=2\n-e git+https://u:secret@h.invalid/p#egg=p\nc @ https://h.invalid/c-1-py3-none-any.whl\n"
     stated = read_sources(text, path="requirements.txt")

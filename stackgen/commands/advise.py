@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -14,6 +15,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from stackgen.campaign.backend import DEFAULT_BASE
 from stackgen.campaign.candidates import may_vary, pin, pinned, read_lock_file, select
 from stackgen.campaign.installed import read_environment
 from stackgen.campaign.options import IndexOptions, IndicatorOptions, SourceOptions, TargetOptions
@@ -32,6 +34,7 @@ from stackgen.errors import (
     UsageError,
 )
 from stackgen.executors.machine import this_machine
+from stackgen.images.base_definitions import read_definitions
 from stackgen.images.metadata_builds import SandboxMetadataBuilder
 from stackgen.images.targets import stated_target
 from stackgen.images.unpack import stack_size
@@ -70,6 +73,7 @@ from stackgen.model.reports.campaigns import (
 )
 from stackgen.model.reports.locks import AdviceReport, AdvisedStack
 from stackgen.model.stacks import BaseFacts, Stack
+from stackgen.provenance.vulnerabilities import refuse_no_records
 from stackgen.resolve.candidates import Policy, Selector
 from stackgen.resolve.dependencies import parse_requirement
 from stackgen.resolve.requirements import Requirements
@@ -137,7 +141,10 @@ def advise(
     with open_sources(request, paths, environ, progress) as sources:
         for note in sources.lockfile.notes:
             progress.note(f"{request.path}: {note}.")
-        return sources.report(answer(sources))
+        report = sources.report(answer(sources))
+        for note in sources.index.notes:
+            progress.note(note)
+        return report
 
 
 def answer(sources: "Sources", *, most_next: int = 1) -> Advice:
@@ -166,6 +173,8 @@ def open_sources(
     """
     if request.options.python:
         stated_target(python=request.options.python, platform="linux")  # refuses what is none
+    if request.vulnerabilities.osv is not None:
+        refuse_no_records(request.vulnerabilities.osv)  # an answer may not need them
     lockfile = (
         read_environment(request.path)
         if request.environment
@@ -208,7 +217,14 @@ def open_sources(
 
 
 def _without_effect(request: AdviseRequest, lockfile: LockFile) -> Iterator[str]:
-    """Yield a note on each name of --only and --keep that the lock does not have."""
+    """Yield a note on each option that changes nothing: of a campaign that is not run, for one."""
+    given = {
+        "--pi": request.indicators.indicators,
+        "--param": request.indicators.parameters,
+    }
+    if request.measure.budget_s is None:
+        for option in (option for option, values in given.items() if values):
+            yield f"{option} chooses what --measure runs; without that, all indicators count."
     locked = {canonicalize_name(each.name) for each in lockfile.packages}
     for option, names in (("--only", request.options.only), ("--keep", request.options.keep)):
         for name in names:
@@ -405,7 +421,45 @@ class Sources:
         )
 
     def _measure_command(self, advice: Advice) -> str:
-        return _measure_command(self.request, self._admitting(advice)) + self.paths.kb_option
+        command = _measure_command(self.request, self._admitting(advice), self._base)
+        return command + self.paths.kb_option
+
+    @cached_property
+    def _base(self) -> str:
+        """Return the Python to name, where the one that is taken by itself has not all wheels.
+
+        Where the lock names wheels or a range of Pythons, these decide; others are looked up.
+        """
+        if self.request.target.base or self.request.options.python:
+            return ""
+        pythons = {each.name: each.python for each in read_definitions() if each.python}
+        usual = {platform.python_version(), pythons.get(DEFAULT_BASE, "3.11")}
+        if not all(admits_python(self.lockfile, each) for each in usual):
+            return ""
+        if all(map(self._has_wheels, usual)):
+            return ""
+        shipped = sorted(pythons.values(), key=Version, reverse=True)
+        others = dict.fromkeys((*shipped, *(f"3.{minor}" for minor in range(14, 5, -1))))
+        return next(filter(self._has_wheels, others), "")
+
+    def _has_wheels(self, python: str) -> bool:
+        """Return whether the index has a file of each pin that varies for a Python."""
+        if not admits_python(self.lockfile, python):
+            return False
+        target = stated_target(python=python, platform="linux")
+        try:
+            locked = {e.name: e for e in in_target(self.lockfile, target) if not e.wheels}
+            pins = {name: locked[name].version for name in varied_in(locked)}
+            offered = self.index.candidates_many(pins)
+        except (IndexUnavailableError, UsageError):
+            return True  # as far as is known
+        selector = Selector(target, Policy(prereleases=Prereleases.ALLOW))
+        for name, version in pins.items():
+            files = [e for e in offered[name] or () if e.version == version and e.is_wheel]
+            found = selector.select(files, ())
+            if files and all(isinstance(each.found, str) for each in found):
+                return False
+        return True
 
     def _measuring_needs(self, advice: Advice) -> tuple[int | None, int | None]:
         """Return about what measuring will download, and take on disk; None where not known.
@@ -429,6 +483,7 @@ class Sources:
         own = self.request.options.python or platform.python_version()
         pythons = (own, *(f"3.{minor}" for minor in range(14, 5, -1)))
         python = next((p for p in pythons if admits_python(self.lockfile, p)), own)
+        python = self._base or python
         return self.target or stated_target(python=python, platform="linux")
 
     def _admitting(self, advice: Advice) -> str:
@@ -713,10 +768,10 @@ def _explore_command(lockfile: LockFile, path: Path) -> str:
     return f"stackgen explore --from {shlex.quote(str(path))}" if any(may_vary(locked)) else ""
 
 
-def _measure_command(request: AdviseRequest, admitting: str) -> str:
+def _measure_command(request: AdviseRequest, admitting: str, base: str) -> str:
     """Return the command that measures what would decide, with all options of a request.
 
-    admitting: an option that is needed beside those; "" for none.
+    admitting: an option that is needed beside those; "" for none. base: for --base, too.
     """
     options, risks, index = request.options, request.vulnerabilities, request.index
     executor = request.target.executor
@@ -729,7 +784,7 @@ def _measure_command(request: AdviseRequest, admitting: str) -> str:
         ("--osv-url", [risks.osv_url]),
         ("--pi", request.indicators.indicators),
         ("--param", [f"{name}={value}" for name, value in request.indicators.parameters]),
-        ("--base", [request.target.base]),
+        ("--base", [request.target.base or base]),
         ("--executor", [executor.value] * (executor is not ExecutorChoice.AUTO)),
         ("--index-url", [without_credentials(index.index_url)]),
         ("--extra-index-url", map(without_credentials, index.extra_index_urls)),

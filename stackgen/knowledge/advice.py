@@ -14,6 +14,7 @@ from stackgen.knowledge.equivalence import (
     VARIED,
     LockedOn,
     Versions,
+    default_versions,
     differences,
     frameworks,
     varied_in,
@@ -99,10 +100,10 @@ class Advisor:
                 near = self.known.representative(case)
                 return replace(
                     answer.advice(most_next=self.most_next),
-                    pins=pins_of(versions_of(lockfile, case.facts)),
+                    pins=pins_of(default_versions(lockfile, case.facts)),
                     proposals=self._proposals(lockfile, case.versions, near),
                 )
-        return replace(self._unknown(lockfile, locked), pins=pins_of(versions_of(lockfile)))
+        return self._unknown(lockfile, locked)
 
     def update(self, old: LockFile, new: LockFile) -> Advice:
         """Return whether the update from one lock to another is faster or slower."""
@@ -166,7 +167,7 @@ class Advisor:
         """Return whether a measured stack stands for a lock where a case was measured."""
         return bool(self.known.nodes.find_all(locked.versions(case.facts), case.setting))
 
-    def _why(self, locked: LockedOn) -> str:
+    def _why(self, locked: LockedOn, place: BaseFacts | None = None) -> str:
         return why_unknown(
             locked,
             stacks=self.known.stacks,
@@ -175,23 +176,26 @@ class Advisor:
             inspections_of=self.inspections_of,
             nodes=self.known.nodes,
             trusted=self.trusted,
+            place=place,
         )
 
     def _unknown(self, lockfile: LockFile, locked: LockedOn) -> Advice:
         """Return what is nearest to a lock that nothing is known of, and what to measure of it."""
         known = self.known
-        why = self._why(locked)
+        why = ""
         if self.python:
             why = f"nothing that was measured on Python {self.python} compares these versions"
         near = self._nearest_stacks(lockfile, locked.versions)
         shown, without = near, frozenset[str]()
         if not near:  # it is for other Pythons, or no measured stack has its frameworks
-            every = versions_of(lockfile)
+            every = default_versions(lockfile)
             shown = self._nearest_stacks(lockfile, lambda _: every)
             if not shown and "numpy" in every:
                 shown = self._nearest_stacks(lockfile, lambda _: {"numpy": every["numpy"]})
                 without = frameworks(every)
         first = next(iter(near.values()), None)
+        closest = first or next(iter(shown.values()), None)
+        facts = closest.facts if closest is not None else None
         nearest = [
             self._known_of(lockfile, each, stack)
             if place == 0 or known.is_small
@@ -212,10 +216,12 @@ class Advisor:
             unique.setdefault(each.pins, each)
         return Advice(
             answer=Answer.UNKNOWN,
-            why=why,
+            why=why or self._why(locked, facts),
             nearest=tuple(replace(one, without=tuple(sorted(without))) for one, _ in nearest),
             proposals=proposals,
             next=tuple(unique.values())[: self.most_next],
+            # Of a package with several versions, what is compared with the nearest stack is shown.
+            pins=pins_of(default_versions(lockfile, facts)),
         )
 
     def _nearest_stacks(
@@ -266,7 +272,7 @@ class Advisor:
         TensorBoard and Keras); whether it can is resolved before anything is measured.
         """
         allowed = self._allowed(lockfile, facts)
-        locked = dict(pins_of(versions_of(lockfile)))
+        locked = dict(pins_of(default_versions(lockfile, facts)))
         for stack in stacks:
             pins = pins_of(self.known.nodes.versions(stack.id))
             changes = differences(locked, dict(pins))
@@ -286,7 +292,7 @@ class Advisor:
     ) -> Iterator[Proposal]:
         """Yield what is worth measuring: it can be installed, and the user's options admit it."""
         allowed = self._allowed(lockfile, facts)
-        locked = versions_of(lockfile)
+        locked = default_versions(lockfile, facts)
         tried = proposed = 0
         for each in predicted:
             changes = differences(

@@ -241,6 +241,12 @@ def versions_of(lockfile: LockFile, facts: BaseFacts | None = None) -> Mapping[s
     return {str(canonicalize_name(each.name)): each.version for each in packages}
 
 
+def default_versions(lockfile: LockFile, facts: BaseFacts | None = None) -> Mapping[str, str]:
+    """Return the versions of what a lock installs by default, without its other groups."""
+    default = tuple(each for each in lockfile.packages if each.group == "default")
+    return versions_of(replace(lockfile, packages=default), facts)
+
+
 def filled(lockfile: LockFile, stacks: Iterable[Stack], python: str) -> LockFile:
     """Return a requirements.txt that pins few packages with the rest as it was measured.
 

@@ -19,7 +19,7 @@ from stackgen.measure import Computed, Seen, deviation, not_repeatable
 from stackgen.measure.retry_policy import blamed
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, LoadedDistribution, Role
-from stackgen.model.stacks import Stack
+from stackgen.model.stacks import BaseFacts, Stack
 
 CONTROL_COMPONENT = "python"
 StacksByIndicator = Mapping[IndicatorId, Collection[StackId]]
@@ -168,8 +168,13 @@ def why_unknown(
     inspections_of: Callable[[CampaignId], Iterable[Inspection]],
     nodes: Equivalence,
     trusted: Container[CampaignId],
+    place: BaseFacts | None = None,
 ) -> str:
-    """Return why nothing that was measured answers for a lock: the first reason that holds."""
+    """Return why nothing that was measured answers for a lock: the first reason that holds.
+
+    Args:
+        place: of a lock with several versions of a package, those for this base are named.
+    """
     indicators = set(nodes.indicators)
     seen = [
         each
@@ -196,7 +201,7 @@ def why_unknown(
             if each.block > 0 and each.indicator_id in indicators and each.stack_id in stacks
         ]
         return _why_no_block_counts(blocks, stacks, current, comparable, trusted)
-    return _why_no_stack(locked, in_blocks, comparable, nodes)
+    return _why_no_stack(locked, in_blocks, comparable, nodes, place)
 
 
 def _why_no_stack(
@@ -204,10 +209,12 @@ def _why_no_stack(
     measured: Mapping[StackId, Stack],
     comparable: Collection[StackId],
     nodes: Equivalence,
+    place: BaseFacts | None,
 ) -> str:
     """Return why no stack that was measured is like a lock."""
     places = {stack.facts for stack in measured.values()}
     every = {name: v for facts in places for name, v in locked.versions(facts).items()}
+    every |= locked.versions(place) if place is not None else {}
     if measured and every.keys().isdisjoint(VARIED):
         if any(each.name in VARIED for each in locked.lockfile.packages):
             pythons = sorted({facts.python for facts in places})
@@ -218,8 +225,10 @@ def _why_no_stack(
             " and ".join(sorted(frameworks(each.lock.versions))) or "NumPy alone"
             for each in measured.values()
         }
+        own = " and ".join(sorted(frameworks(every)))
+        own = f" ({own})" if own else ""
         return (
-            "no measured stack has its framework; the frameworks of all that was measured: "
+            f"no measured stack has its framework{own}; the frameworks of all that was measured: "
             f"{', '.join(sorted(others))}"
         )
     differing = min(

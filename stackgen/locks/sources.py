@@ -69,6 +69,7 @@ class StatedSources:
     packages: tuple[StatedPackage, ...]
 
 
+_NO_REQUIREMENT = "is no requirement"
 _Stated = Iterator[StatedIndex | StatedPackage]
 
 
@@ -86,6 +87,9 @@ def read_sources(text: str, *, path: str) -> StatedSources:
             f"cannot read {path} as a lock file", why=str(error), fix=f"give a {ACCEPTED}"
         ) from error
     packages = [each for each in stated if isinstance(each, StatedPackage)]
+    if packages and all(each.elsewhere == _NO_REQUIREMENT for each in packages):
+        why = f"{fields.shortened(packages[0].name)!r} is no requirement, and no line of it is one"
+        raise UsageError(f"{path} locks no package", why=why, fix=f"give a {ACCEPTED}")
     if not packages:
         raise UsageError(
             f"{path} locks no package", why="the file names none", fix=f"give a {ACCEPTED}"
@@ -191,7 +195,9 @@ def _of_requirements(text: str) -> _Stated:
             wanted = Requirement(requirements.without_options(line.text))
         except (InvalidRequirement, RecursionError):
             shown = direct.without_credentials(requirements.without_options(line.text))
-            yield StatedPackage(name=shown, elsewhere="is no pin of an index's release")
+            is_place = line.text.startswith("-e") or any(c in line.text for c in "/\\:")
+            away = "is no pin of an index's release" if is_place else _NO_REQUIREMENT
+            yield StatedPackage(name=shown, elsewhere=away)
             continue
         pin = requirements.pin(wanted)
         if pin and not fields.is_version(pin):

@@ -122,7 +122,7 @@ class OsvRecords:
             raise UsageError(
                 f"{place} holds no OSV records of Python projects",
                 why=f"of its {count} .json files, none names the ecosystem PyPI",
-                fix="give a folder or zip of the OSV records of the PyPI ecosystem",
+                fix=_FIX,
             )
         self.source = f"{count} OSV records in {place.name}"
         self.source += f", the newest of {newest}" if newest else ""
@@ -156,25 +156,40 @@ class OsvRecords:
         return KnownVulnerabilities(source=self.source, found=found, not_checked=why)
 
 
+_FIX = "give a folder or zip of the OSV records of the PyPI ecosystem"
 _MODIFIED = re.compile(rb'"modified":\s*"(\d{4}-\d\d-\d\d)')
 
 
+def refuse_no_records(place: Path) -> None:
+    """Refuse what can hold no OSV records, without reading any.
+
+    Raises:
+        UsageError: it is neither a zip nor a folder with ``.json`` files.
+    """
+    if place.is_dir():
+        why = "" if next(place.rglob("*.json"), None) else "it is a folder without .json files"
+    else:
+        why = "it is neither a folder nor a zip" if place.exists() else "it does not exist"
+        why = "" if zipfile.is_zipfile(place) else why
+    if why:
+        raise UsageError(f"{place} holds no OSV records", why=why, fix=_FIX)
+
+
 def _contents(place: Path) -> Iterator[bytes]:
-    fix = "give a folder or zip of the OSV records of the PyPI ecosystem"
     try:
         if place.is_dir():
             for path in sorted(place.rglob("*.json")):
-                _refuse_large(path.name, path.stat().st_size, fix)
+                _refuse_large(path.name, path.stat().st_size, _FIX)
                 yield path.read_bytes()
             return
         with zipfile.ZipFile(place) as archive:
             for member in archive.infolist():
                 if member.filename.endswith(".json"):
-                    _refuse_large(member.filename, member.file_size, fix)
+                    _refuse_large(member.filename, member.file_size, _FIX)
                     yield archive.read(member)
     except (OSError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"cannot read {place}", why=why, fix=fix) from error
+        raise UsageError(f"cannot read {place}", why=why, fix=_FIX) from error
 
 
 def _refuse_large(name: str, size: int, fix: str) -> None:
