@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from stackgen.indicators.families import OTHER, family_of
 from stackgen.measure import INTERIM_ANALYSES
 from stackgen.measure.ranking import RankingAnswer, compared, conclusion
 from stackgen.model.evidence import Control, Effect, Ranked, Verdict
@@ -279,16 +280,27 @@ def _none_better(report: ExploreReport, answer: RankingAnswer, baseline: str) ->
     figures = all(indicator in report.figures for indicator in _measured(report))
     others = [row for row in report.ranking if not row.is_baseline]
     if len(best) == 1 and best[0].is_baseline and any(row.counts for row in others):
-        same = " that were compared" if report.search else ""
-        same += "" if all(row.counts for row in others) else " that work and compute the same"
+        which = " that were compared" if report.search else ""
+        which += "" if all(row.counts for row in others) else " that work and compute the same"
         first, second = ("Best", "worse") if figures else ("Fastest", "slower")
-        return f"{first}: {baseline}, the baseline; all others{same} are shown to be {second}."
+        return f"{first}: {baseline}, the baseline; all others{which} are shown to be {second}."
     if others and all(row.deviations for row in others):
         return f"Nothing to compare: all others compute something else than {baseline}."
     if answer is RankingAnswer.NOTHING_COMPARED:
         return "Nothing to compare: no other stack ran every time and computed the same."
     word = "better" if figures else "faster"
-    return f"No measurable difference: nothing is shown to be {word} than {baseline}."
+    same = f"nothing is shown to be {word} than {baseline}"
+    if operation := _only_operation(report):
+        return (
+            f"No measurable difference on {operation}: {same}. Other operations may differ (--pi)."
+        )
+    return f"No measurable difference: {same}."
+
+
+def _only_operation(report: ExploreReport) -> str:
+    """Return the operation that alone was measured; "" for several, and for the user's own code."""
+    names = [report.labels.get(each, "").partition(" ")[0] for each in _measured(report)]
+    return names[0] if len(names) == 1 and family_of(names[0]) != OTHER else ""
 
 
 def unreliable(report: ExploreReport, what: str) -> list[str]:
