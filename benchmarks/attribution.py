@@ -8,7 +8,8 @@ distribution with 4 degrees of freedom. Beside it: delta debugging (Zeller and H
 ddmin) with repeated tests, and Bayesian bisection over Bernoulli outcomes along one order of the
 packages, as git_bayesect does it over commits.
 
-python -m benchmarks.attribution [--runs 100] [--packages 4 8 12] [--peers] [--results FILE]
+python -m benchmarks.attribution [--runs 100] [--first-seed 0] [--packages 4 8 12] [--peers]
+    [--results FILE]
 python -m benchmarks.attribution --locks GOOD.txt BAD.txt
 
 With locks, hybrids are those that the search space of their closure proposes (read from the
@@ -369,6 +370,7 @@ def main() -> None:
     """Print a table for each number of packages and size of effect."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--packages", type=int, nargs="+", default=[4, 8, 12])
     parser.add_argument("--effects", type=float, nargs="+", default=[1.5, 3.0])
     parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS)
@@ -389,7 +391,7 @@ def main() -> None:
 
 def simulate(given: argparse.Namespace, size: int, rules: Closure | None = None) -> None:
     """Print a table for each size of effect."""
-    results, seeds = Results(given.results), range(given.runs)
+    results, seeds = Results(given.results), range(given.first_seed, given.first_seed + given.runs)
     for effect in given.effects:
         everything: list[Outcome] = []
         print(f"{size} packages, estimate {effect} deviations of a block", flush=True)

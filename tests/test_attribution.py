@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import pytest
 
@@ -199,6 +200,21 @@ def test_many_packages_are_halved_first() -> None:
     best = search.next_run([], search.answer([]))
     assert best is not None
     assert 10 <= len(best.hybrid) <= 30
+
+
+@pytest.mark.parametrize(("built", "cost"), [(7, 3), (8, 6), (11, 15)])
+def test_a_build_costs_more_where_there_are_many(built: int, cost: float) -> None:
+    names = tuple("01234567")
+    hybrids = [frozenset(each) for each in combinations(names, 2)][:built]
+    trials = [Trial(hybrid=each, log_contrasts=(0.0,)) for each in hybrids]
+    search = CulpritSearch(Needs(packages=names), timings(), build_cost=3, seed=1)
+    known = {frozenset[str](), *hybrids}
+    found = [e for e in search.proposals(trials) if len({e.hybrid, e.reference} - known) == 1]
+    found = [each for each in found if each.bits]
+    assert found
+    for each in found:  # by one block, or by three that say up to three times as much
+        assert each.bits / (cost + 1) <= 1.001 * each.bits_per_cost
+        assert each.bits_per_cost <= 1.001 * 3 * each.bits / (cost + 3)
 
 
 def test_a_search_does_not_end_just_before_its_answer() -> None:

@@ -49,6 +49,8 @@ _LIKELY = 0.1
 """Of the largest probability to take part: what is as likely as this is divided at random."""
 _LABELS = 60
 _BATCHES = (1, 3)
+_USUAL_BUILDS = 8
+"""Each build after so many costs more: the next one twice, the one after it three times as much."""
 _TINY = 1e-12
 
 
@@ -218,7 +220,7 @@ class CulpritSearch:
     most_bits: the largest expected information of one block of any hybrid that was considered.
 
     Args:
-        build_cost: of a hybrid that must be built, in blocks.
+        build_cost: of a hybrid that must be built, in blocks, until there are `_USUAL_BUILDS`.
         kinds: of the hypotheses; `SINGLE` alone where packages stand for successive releases.
     """
 
@@ -361,7 +363,9 @@ class CulpritSearch:
         found = []
         for builds, pairs in by_builds.items():
             bits = fit.information(pairs, shares, _BATCHES)
-            costs = (builds * self._build_cost + count for count in _BATCHES)
+            numbers = range(len(built), len(built) + builds)  # the good stack is not counted
+            building = self._build_cost * sum(max(1, each - _USUAL_BUILDS + 1) for each in numbers)
+            costs = (building + count for count in _BATCHES)
             rates = np.max([each / cost for each, cost in zip(bits, costs, strict=True)], axis=0)
             found += [
                 HybridProposal(
