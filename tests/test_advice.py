@@ -596,6 +596,10 @@ def test_a_recommendation_that_one_campaign_carries_says_so() -> None:
     assert any("one campaign carries 100% of it" in each for each in found.caveats)
     repeated = advice_for(blocks({OWN: 1.0, FAST: 0.8}))
     assert not any("one campaign carries" in each for each in repeated.caveats)
+    moderate = advice_for([*blocks({OWN: 1.0, FAST: 0.8}, campaigns=CAMPAIGNS[:1]), *others])
+    assert (moderate.answer, moderate.lock) == (Answer.UNDECIDED, None)
+    assert any("one campaign alone shows it to be faster" in each for each in moderate.caveats)
+    assert any("one campaign alone shows it" in each.why for each in moderate.next)
 
 
 def test_of_thirty_equal_stacks_none_is_recommended() -> None:

@@ -17,6 +17,8 @@ from stackgen.knowledge.graph import EvidenceGraph, Place, StackNode, repeats_on
 from stackgen.knowledge.proposals import predict
 from stackgen.measure.contrasts import CampaignContrasts
 from stackgen.measure.meta_analysis import (
+    FAR,
+    PLAUSIBLE,
     SPREADS,
     Study,
     fit,
@@ -321,3 +323,33 @@ def test_a_campaign_that_lies_far_out_is_not_predicted() -> None:
     rows = [row(n, {"b": 0.1 + 0.5 * (n == 3)}) for n in range(8)]
     found = EvidenceGraph(rows, NODES).held_out()
     assert (found.inside, found.total) == (7, 8)
+
+
+def test_a_stack_that_is_odd_in_one_campaign_counts_as_if_it_were_measured_so_badly() -> None:
+    dice = np.random.default_rng(3)
+    arms = [(0, 1, 2), (0, 2, 3), (1, 3), (0, 4, 2)]
+    studies = [
+        Study(
+            arms=each,
+            values=dice.normal(0.03, 0.03, len(each) - 1),
+            covariance=1e-4 * (np.eye(len(each) - 1) + 1),
+            freedom=1e9,
+        )
+        for each in arms
+    ]
+    grid = spread_grid(machines=False, bases=False)
+    usual = fit(5, studies, [], grid)
+    for other in range(1, 5):
+        of = np.zeros(5)
+        of[[0, other]] = -1.0, 1.0
+        expected = float(usual.differences(of[None]).below(np.zeros(1))[0])
+        for at, study in enumerate(studies):
+            for stack in np.vstack([np.ones(len(study.values)), np.eye(len(study.values))]):
+                odd = replace(study, covariance=study.covariance + FAR**2 * np.outer(stack, stack))
+                likely = fit(5, [*studies[:at], odd, *studies[at + 1 :]], [], grid)
+                logs = grid.log_prior + usual.log_likelihood
+                factor = np.logaddexp.reduce(grid.log_prior + likely.log_likelihood)
+                if factor - np.logaddexp.reduce(logs) >= math.log(PLAUSIBLE):
+                    below = likely.differences(of[None]).below(np.zeros(1))[0]
+                    expected = max(expected, float(below))
+        assert usual.below_if_odd(of) == pytest.approx(expected, abs=2e-3)

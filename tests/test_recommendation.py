@@ -54,6 +54,15 @@ def test_one_campaign_alone_recommends_nothing_that_its_spread_may_explain() -> 
     assert judged(repeated(1))["b"].standing is Standing.NOT_SHOWN
 
 
+def test_what_one_campaign_alone_shows_takes_another_that_agrees() -> None:
+    others = [row(n, {"c": 0.0, "d": 0.001, "e": 0.0}) for n in range(4)]
+    odd = [row(4 + n, {"b": 0.223, "c": 0.0}) for n in range(2)]
+    one, two = (judged([*others, *odd[:count]])["b"] for count in (1, 2))
+    assert one.compared[0].lowest > 1
+    assert (one.standing, two.standing) == (Standing.ONE_CAMPAIGN, Standing.FASTER)
+    assert judged([*others, row(4, {"b": 0.7, "c": 0.0})])["b"].standing is Standing.FASTER
+
+
 def test_what_is_faster_by_less_than_the_margin_is_not_recommended() -> None:
     rows = [row(n, {"b": 0.015}, error=0.0005) for n in range(40)]
     found = judged(rows)["b"]

@@ -225,8 +225,11 @@ class CaseAnswer:
         pins |= {c.name: c.recommended for c in changes if c.recommended is not None}
         versions = self._stack(each).lock.versions
         highest = max(each.compared, key=lambda of: of.highest)
-        undecided = each.standing is Standing.NOT_SHOWN
-        known = "not decided" if undecided else "measured elsewhere"
+        states = {
+            Standing.NOT_SHOWN: "not decided",
+            Standing.ONE_CAMPAIGN: "one campaign alone shows it",
+        }
+        known = states.get(each.standing, "measured elsewhere")
         return NextComparison(
             changes=changes,
             pins=tuple(sorted((name, versions.get(name, pin)) for name, pin in pins.items())),
@@ -256,7 +259,7 @@ class CaseAnswer:
         safe = [
             each
             for each in ranked
-            if each.standing in (Standing.FASTER, Standing.NOT_SHOWN)
+            if each.standing in (Standing.FASTER, Standing.NOT_SHOWN, Standing.ONE_CAMPAIGN)
             and all(of.lowest >= least for of in each.compared)
         ]
         if self.allowed.policy.kind is AdviceType.SIZE:
@@ -540,11 +543,17 @@ class CaseAnswer:
             largest = [max((share for _, share in each.shares), default=0.0) for each in faster]
             if largest and min(largest) >= _ALONE:
                 yield (
-                    f"one campaign carries {min(largest):.0%} of it, and an odd one would mislead: "
-                    "another one that compares the same versions would show that"
+                    f"one campaign carries {min(largest):.0%} of it: another one that compares the "
+                    "same versions would show whether it was an odd one"
                 )
         elif shown.standing is Standing.FEW_ORIGINS:
             yield "few of many origins alone measured it to be faster"
+        elif shown.standing is Standing.ONE_CAMPAIGN:
+            yield (
+                "one campaign alone shows it to be faster, in which a stack may have been odd: "
+                "another one that compares the same versions decides (--measure, or --seed of "
+                "explore)"
+            )
         elif shown.standing is Standing.NOT_SHOWN and any(
             each.ratio > 1 + self.margin and len(each.basis.shares) == 1
             for each in shown.compared

@@ -481,6 +481,11 @@ class Comparisons:
         """Return what a campaign with this noise would state of log ratios, in order of others."""
         return self.network.next_campaign(self._coefficients(current, others), variances)
 
+    def below_if_odd(self, one: str, other: str) -> float:
+        """Return how probably the other is no faster if a stack is odd in a campaign, at worst."""
+        (of,) = self._coefficients(one, [other])
+        return self.network.below_if_odd(of)
+
     def basis(self, one: str, other: str) -> Basis:
         """Return what the comparison of two stacks rests on."""
         (of,) = self._coefficients(one, [other])

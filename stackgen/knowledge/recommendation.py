@@ -1,11 +1,14 @@
 """Which stacks are shown to be faster than a user's own, by all campaigns of all indicators.
 
-A wrong "faster" is the worst that advice can say, so four things are required of one:
+A wrong "faster" is the worst that advice can say, so five things are required of one:
 
 - The lower bound lies above 1 with simultaneous intervals: over all stacks that were considered,
   all of their pairs (so that the promise holds whichever of them the user has) and all indicators,
   at most 5 % of knowledge bases of equal stacks hold any wrong one.
 - The estimate lies above the margin, and on no indicator the stack is shown to be slower.
+- It stands, with 95 % intervals, if one stack is odd in one campaign, whichever that is, unless
+  other campaigns make that implausible (docs/adr/0035). So it takes two campaigns that agree, or
+  more than what an odd one would show.
 - It stands without any single origin, or that origin is named: the caller decides whom to trust.
 - Where five origins or more carry it, it stands without the fifth of them that favours it most.
 
@@ -37,6 +40,7 @@ class Standing(str, Enum):
     SLOWER = "slower on an indicator"
     NOT_SHOWN = "no difference shown"
     FEW_ORIGINS = "faster by few of many origins alone"
+    ONE_CAMPAIGN = "faster by one campaign alone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +204,9 @@ class _Judge:
             return replace(plain, standing=Standing.SLOWER)
         if not faster:
             return plain
+        faster = [q for q in faster if self._stands_if_odd(q, keys[q.indicator])]
+        if not faster:
+            return replace(plain, standing=Standing.ONE_CAMPAIGN)
         if not any(self._stands_without_a_fifth(q, keys[q.indicator]) for q in faster):
             return replace(plain, standing=Standing.FEW_ORIGINS)
         bases = [q.fit.basis(q.current, keys[q.indicator]) for q in faster]
@@ -231,6 +238,10 @@ class _Judge:
     def _is_faster(self, question: _Question, key: str) -> bool:
         mean, lowest, _ = question.bounds(key, self.factor)
         return lowest > 0 and mean > self.margin
+
+    def _stands_if_odd(self, question: _Question, key: str) -> bool:
+        """Return whether a candidate stays faster if one stack is odd in any one campaign."""
+        return question.fit.below_if_odd(question.current, key) < ALPHA / 2
 
     def _stands(self, question: _Question, key: str, without: Collection[str]) -> bool:
         left = question.without(without, key)

@@ -46,6 +46,11 @@ OUTLYING, FAR = 0.05, 0.25
 FEWEST_FOR_OUTLIERS = 8
 """With fewer contrasts beyond those that connect the stacks, no campaign is taken to lie far out:
 which one would be a guess."""
+PLAUSIBLE = 0.2
+"""That a stack is odd in a campaign is plausible where the data are at most five times less likely
+then (Bayes factor)."""
+_MOST_LOG = 600.0  # of a Bayes factor
+_IDLE = 0.01  # of a standard error or variance: what changes less is no cause of another answer
 _ROUNDS, _SMALL = 6, 1e-4
 _HALVINGS, _LIKELY = 24, 1e-7
 _CHUNK = 2_000_000  # numbers of one stack of matrices at a time
@@ -274,7 +279,7 @@ class NetworkFit:
     weights: of the grid's points, shape (t,). means: shape (t, n). covariances: shape (t, n, n);
     both relative to node 0. loads: of each study, what a difference takes from it is
     ``loads @ covariance``; shape (t, k, n). outlying: how probably each study lies far out, shape
-    (studies,). log_likelihood: shape (t,).
+    (t, studies). log_likelihood: shape (t,).
     """
 
     studies: Sequence[Study]
@@ -320,6 +325,66 @@ class NetworkFit:
         errors = np.sqrt(found.errors**2 + campaigns[:, None] ** 2 + variances)
         return replace(found, errors=errors)
 
+    def below_if_odd(self, of: Array) -> float:
+        """Return how probably a difference is below 0 if one stack is odd in one study.
+
+        Odd is one whose speed lies far out in that study alone. Each stack of each study is taken
+        to be the odd one in turn, and the highest probability counts, of those that are plausible:
+        where two studies agree, neither is odd; what one alone says of a stack always may be.
+
+        Args:
+            of: coefficients as of ``differences``, shape (n,).
+        """
+        from scipy.special import stdtr
+
+        found = self.differences(of[None, :])
+        mean, error, freedom = found.means, found.errors, found.freedom  # shape (t, 1)
+        worst = float(found.below(np.zeros(1))[0])
+        reach = self.covariances[self.weights > _LIKELY] @ of
+        for odd in self._odd:
+            moves = (odd.pull * (reach[:, odd.arms] @ odd.design.T)[:, :, None]).sum(axis=1)
+            shift, added = odd.factor * moves * odd.residual, odd.factor * moves**2
+            if np.all(added < _IDLE * error**2) and np.all(np.abs(shift) < _IDLE * error):
+                continue
+            variances = error**2 + added
+            known = np.minimum(freedom * (variances / error**2) ** 2, 1e6)
+            below = odd.likelihood * stdtr(known, (shift - mean) / np.sqrt(variances))
+            total = odd.likelihood.sum(axis=0)
+            worst = max(worst, *(below.sum(axis=0) / total)[total >= PLAUSIBLE], 0.0)
+        return worst
+
+    @cached_property
+    def _odd(self) -> "tuple[_Odd, ...]":
+        likely = self.weights > _LIKELY
+        weights = self.weights[likely] / self.weights[likely].sum()
+        covariances, means = self.covariances[likely], self.means[likely]
+        campaigns = self.grid.campaigns[likely]
+        found = []
+        for at, study in enumerate(self.studies):
+            each = _Precision(study, campaigns, means.shape[1])
+            each.outlying = self.outlying[likely, at]
+            stacks = np.column_stack([np.ones(len(study.values)), np.eye(len(study.values))])
+            pull = each.precision @ stacks
+            # Another variance of one stack is a change of rank one (Sherman and Morrison).
+            own = FAR**2 * np.sum(stacks * pull, axis=1)
+            known = each.own @ covariances[:, each.arms[:, None], each.arms] @ each.own.T
+            left = 1 + own - FAR**2 * np.sum(pull * (known @ pull), axis=1)
+            residuals = study.values - means[:, each.arms] @ each.own.T
+            residual = np.sum(pull * residuals[:, :, None], axis=1)
+            factor = FAR**2 / left
+            logs = (factor * residual**2 - np.log(left)) / 2
+            found.append(
+                _Odd(
+                    arms=each.arms,
+                    design=each.own,
+                    pull=pull,
+                    factor=factor,
+                    residual=residual,
+                    likelihood=weights[:, None] * np.exp(np.minimum(logs, _MOST_LOG)),
+                )
+            )
+        return tuple(found)
+
     @property
     def spread_likelihood(self) -> Array:
         """Return the log likelihood of each of ``SPREADS``, over all spreads of links, (s,)."""
@@ -346,6 +411,24 @@ class NetworkFit:
             found[at] = float(weights @ np.sum(taken * spread, axis=1))
         total = found.sum()
         return found / total if total > 0 else found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Odd:
+    """What a fit would be if a stack of a study were odd, for each of its stacks, baseline first.
+
+    arms: nodes of the study, and design: its contrasts of these. pull: precision times what the
+    stack adds to the values, shape (t, k, a). factor: of the change of a variance, by what the
+    difference takes from the study. residual: of the stack, times its precision. likelihood: of the
+    data beside that of no odd stack, times the weight of the spread; each of shape (t, a).
+    """
+
+    arms: Places
+    design: Array
+    pull: Array
+    factor: Array
+    residual: Array
+    likelihood: Array
 
 
 def fit(
@@ -377,7 +460,7 @@ def fit(
         means=means,
         covariances=covariances,
         loads=[np.concatenate([part.loads[c] for part in parts]) for c in range(len(studies))],
-        outlying=np.concatenate([part.outlying for part in parts]).T @ weights,
+        outlying=np.concatenate([part.outlying for part in parts]),
         log_likelihood=logs,
     )
 
