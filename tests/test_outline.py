@@ -16,7 +16,7 @@ from stackgen.knowledge.equivalence import LockedOn
 from stackgen.knowledge.evidence import StackSummary
 from stackgen.knowledge.graph import EvidenceGraph
 from stackgen.knowledge.judgement import Knowledge
-from stackgen.knowledge.loading import load_knowledge
+from stackgen.knowledge.loading import load_knowledge, prepare
 from stackgen.measure import Computed, Result
 from stackgen.measure.contrasts import CampaignContrasts
 from stackgen.model.evidence import ChangePolicy
@@ -213,6 +213,17 @@ def test_of_a_long_chain_the_near_end_is_loaded() -> None:
     unknown = made.part(locked(tensorflow="2.12.9", numpy="1.23.5"))
     assert unknown is not None
     assert len(unknown.campaigns) <= 2 * MOST
+
+
+@pytest.mark.parametrize("least", [1, 10])
+def test_a_large_base_is_prepared_so_that_the_first_answer_loads_a_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int
+) -> None:
+    monkeypatch.setattr(outline, "LARGE", least)
+    with open_database(tmp_path / "kb.db") as database:
+        add_blocks(database, range(1, 9))
+        prepare(database, LOCAL)
+        assert (database.outline() is not None) == (least == 1)
 
 
 def test_the_outline_is_stored_with_a_large_base_and_made_anew_when_it_changes(

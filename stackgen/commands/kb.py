@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from stackgen.errors import EvidenceError, UsageError
+from stackgen.executors.machine import this_machine
 from stackgen.knowledge.database import Database, KnowledgeStats, open_database
 from stackgen.knowledge.failures import FailureGroup, explain_failures, explain_results
+from stackgen.knowledge.loading import prepare
 from stackgen.knowledge.queries import QueryResult, find_query, named_queries
 from stackgen.knowledge.seed import load_shipped
 from stackgen.measure.figures import figures
@@ -99,7 +101,9 @@ def datasette_metadata(paths: Paths) -> Mapping[str, object]:
 def merge(paths: Paths, other: Path) -> int:
     """Add another knowledge base to the user's own; return how many inspections were new."""
     with open_database(paths.knowledge) as database:
-        return database.merge(other)
+        found = database.merge(other)
+        prepare(database, this_machine())
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

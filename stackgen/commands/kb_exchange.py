@@ -9,7 +9,9 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 
 from stackgen.errors import DatabaseError, StorageError, UsageError
+from stackgen.executors.machine import this_machine
 from stackgen.knowledge.database import open_database
+from stackgen.knowledge.loading import prepare
 from stackgen.knowledge.origins import OriginSummary
 from stackgen.knowledge.public import Redaction
 from stackgen.storage.files import atomic_write
@@ -99,7 +101,9 @@ def import_export(
             f"cannot read {source}", why=error.strerror or str(error), fix="check the path"
         ) from error
     with file, open_database(paths.knowledge) as database:
-        return database.import_lines(file, source), signer
+        found = database.import_lines(file, source)
+        prepare(database, this_machine())
+    return found, signer
 
 
 def _verified(source: Path, signature: Path, signers: Path) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from stackgen.knowledge import outline
 from stackgen.knowledge.database import Database
-from stackgen.knowledge.derived import Derived, controls_hold
+from stackgen.knowledge.derived import controls_hold
 from stackgen.knowledge.equivalence import LockedOn
 from stackgen.knowledge.judgement import Knowledge
 from stackgen.measure.contrasts import CampaignContrasts
@@ -57,9 +57,25 @@ def load_knowledge(
         trusted_origins=database.trusted_origins | database.own_origins,
         whole=None if part is None else part.whole,
     )
-    if locks and part is None and _is_large(found):
+    if locks and part is None and _is_large(found.contrasts):
         database.store_outline(outline.outlined(known))
     return known, found.contrasts, trusted
+
+
+@without_collection()
+def prepare(database: Database, machine: Machine) -> None:
+    """Derive what a large knowledge base says, and its outline, so that the next answer is quick.
+
+    A small one is derived when it is read.
+
+    Args:
+        database: the knowledge base.
+        machine: the user's own.
+    """
+    if len(database.campaigns()) >= outline.LARGE and database.outline() is None:
+        known, contrasts, _ = load_knowledge(database, machine)
+        if _is_large(contrasts):
+            database.store_outline(outline.outlined(known))
 
 
 def _part(
@@ -74,8 +90,8 @@ def _part(
     return chooser.part([LockedOn(each) for each in locks])
 
 
-def _is_large(found: Derived) -> bool:
-    return len({each.campaign_id for each in found.contrasts}) >= outline.LARGE
+def _is_large(contrasts: Iterable[CampaignContrasts]) -> bool:
+    return len({each.campaign_id for each in contrasts}) >= outline.LARGE
 
 
 def trusted_campaigns(
