@@ -194,7 +194,8 @@ def why(paths: Paths, pin: str) -> View:
     with open_database(paths.knowledge, reading=True) as database:
         known, *_ = load_knowledge(database, this_machine())
         failing = database.inspections(failing=True)
-    versions = {each.lock.versions.get(name, "") for each in known.stacks.values()} - {""}
+    of = {each: stack.lock.versions.get(name, "") for each, stack in known.stacks.items()}
+    versions = {*of.values()} - {""}
     if version not in versions:
         raise UsageError(
             f"no stack has {name} {version}",
@@ -210,7 +211,7 @@ def why(paths: Paths, pin: str) -> View:
     return View(
         kind="version",
         id=f"{name}=={version}",
-        facts=(("stacks", str(sum(s.lock.versions.get(name) == version for s in stacks))),),
+        facts=(("stacks", str(sum(each == version for each in of.values()))),),
         tables=(
             Table(
                 title=f"Speed of {name} {version} beside other versions (above 1: it is faster)",
@@ -218,7 +219,7 @@ def why(paths: Paths, pin: str) -> View:
                     *("indicator", "version", "speed", "low", "high", "blocks"),
                     *("setting", "differs also"),
                 ),
-                rows=tuple(_version_effects(known, name, version)),
+                rows=tuple(_version_effects(known, name, version, of)),
             ),
             Table(
                 title="Failures that it explains",
@@ -263,36 +264,36 @@ def _separates(group: FailureGroup, name: str, version: str) -> bool:
     return any(each.name == name and version in each.failing for each in group.separations)
 
 
-def _version_effects(known: Knowledge, name: str, version: str) -> Iterator[tuple[Cell, ...]]:
+def _version_effects(
+    known: Knowledge, name: str, version: str, version_of: Mapping[StackId, str]
+) -> Iterator[tuple[Cell, ...]]:
     for indicator, graph in known.graphs.items():
-        of = {
-            key: known.stacks[members[0]].lock.versions.get(name, "")
-            for key, members in known.nodes.stacks[indicator].items()
-        }
+        nodes = known.nodes.stacks[indicator]
+        of = {key: version_of[members[0]] for key, members in nodes.items()}
         for component in graph.components:
             own = [key for key in component if of[key] == version]
             if not own or all(of[key] in (version, "") for key in component):
                 continue
             near = {two: graph.near(two) for two in own[:_SEARCHED]}
             pairs = _most_alike(near, of, name, _compared(graph, near))
-            beside = {
-                two: [one for one, by in pairs.values() if by == two]
-                for two in dict.fromkeys(by for _, by in pairs.values())
-            }
-            fits = {two: graph.fit(two, None, of=[two, *beside[two]]) for two in beside}
-            for other, (one, two) in sorted(pairs.items()):
-                mixture = fits[two].log_ratios(one, [two])
+            found: dict[str, tuple[Cell, ...]] = {}
+            for two in dict.fromkeys(by for _, by in pairs.values()):
+                beside = {other: one for other, (one, by) in pairs.items() if by == two}
+                fit = graph.fit(two, None, of=[two, *beside.values()])
+                mixture = fit.log_ratios(two, [*beside.values()])  # of each beside ours
                 low, high = mixture.bounds
-                ratios = (float(each[0]) for each in (mixture.mean, low, high))
-                also = [part for part in _apart(one, two) if part.split(maxsplit=1)[0] != name]
-                yield (
-                    known.calls[indicator].label,
-                    other,
-                    *(_ratio(math.exp(each)) for each in ratios),
-                    fits[two].basis(one, two).blocks,
-                    _setting(known.stacks[known.nodes.stacks[indicator][two][0]]),
-                    ", ".join(also),
-                )
+                for at, (other, one) in enumerate(beside.items()):
+                    ratios = (-float(each[at]) for each in (mixture.mean, high, low))
+                    also = [part for part in _apart(one, two) if part.split(maxsplit=1)[0] != name]
+                    found[other] = (
+                        known.calls[indicator].label,
+                        other,
+                        *(_ratio(math.exp(each)) for each in ratios),
+                        fit.basis(one, two).blocks,
+                        _setting(known.stacks[nodes[two][0]]),
+                        ", ".join(also),
+                    )
+            yield from (found[other] for other in sorted(found))
 
 
 def _setting(stack: Stack) -> str:

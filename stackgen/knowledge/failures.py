@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from stackgen.knowledge.evidence import StackSummary
-from stackgen.measure import deviations_in
+from stackgen.measure import Computed, deviations_in, not_repeatable
 from stackgen.measure.retry_policy import FailureCause, cause_of
 from stackgen.model.evidence import Difference
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
@@ -271,7 +271,7 @@ def explain_results(
     Those that do are what they are compared with; what differs from one baseline and agrees with
     another is in a group all the same. The largest group comes first.
     """
-    seen = [each for each in summaries if each.computed]
+    seen = _may_differ(each for each in summaries if each.computed)
     names = {call.id: call.label for call in calls}
     wrong, right = _by_result(seen, calls)
     traits = {stack.id: traits_of(stack) for stack in stacks if wrong}
@@ -288,6 +288,25 @@ def explain_results(
         group = _group((machine, kind, reason, False), members, [indicator], right, traits)
         groups.append(replace(group, runs=runs))
     return tuple(sorted(groups, key=lambda g: (-len(g.stacks), g.reason, g.machine_id)))
+
+
+def _may_differ(summaries: Iterable[StackSummary]) -> list[StackSummary]:
+    """Leave out the indicators of which every stack computed one and the same.
+
+    Equal results of a knowledge base are one object, so that this takes no comparison of values.
+    """
+    seen = list(summaries)
+    kinds: dict[IndicatorId, dict[int, Computed]] = {}
+    for each in seen:
+        kinds.setdefault(each.indicator_id, {})[id(each.computed)] = each.computed
+    same = set()
+    for indicator, found in kinds.items():
+        results = {id(result) for each in found.values() for result, _ in each.counts}
+        if len(results) == 1 and all(
+            not_repeatable(each, indicator) is None for each in found.values()
+        ):
+            same.add(indicator)
+    return [each for each in seen if each.indicator_id not in same]
 
 
 def _by_result(

@@ -307,9 +307,12 @@ class Surroundings(Generic[_Key]):
         """
         self._measured: Sequence[tuple[object, Sequence[tuple[_Key, object]]]] = campaigns
         self._several = several
+        self._keys: Sequence[frozenset[_Key]] = [
+            frozenset(stack for stack, _ in arms) for _, arms in campaigns
+        ]
         self._by_key: dict[_Key, list[int]] = {}
-        for number, (_, arms) in enumerate(campaigns):
-            for stack in {stack for stack, _ in arms}:
+        for number, keys in enumerate(self._keys):
+            for stack in keys:
                 self._by_key.setdefault(stack, []).append(number)
 
     def of(self, key: _Key, most: int) -> Collection[int]:
@@ -326,7 +329,7 @@ class Surroundings(Generic[_Key]):
                     continue
                 taken[number] = None
                 machine, arms = self._measured[number]
-                keys = {stack for stack, _ in arms}
+                keys = self._keys[number]
                 places |= keys
                 if self._several:  # each stack in general, where it was measured, and for the user
                     places |= {(stack, "") for stack in keys}
