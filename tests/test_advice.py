@@ -668,6 +668,12 @@ def test_of_several_versions_in_an_unknown_lock_that_of_the_nearest_python_is_sh
     assert dict(found.pins)["numpy"] == "1.26.4"
 
 
+def test_of_a_newer_major_version_the_oldest_release_is_nearest() -> None:
+    seen = blocks({OWN: 1.0, FAST: 0.8, SAME: 1.0})
+    found = advice_for(seen, locked(tensorflow="1.15.0", numpy="1.23.5"))
+    assert dict(found.nearest[0].versions)["tensorflow"] == "2.12.0"
+
+
 def test_what_other_groups_of_a_lock_hold_is_not_shown_as_its_own() -> None:
     own = locked(jax="0.4.2", numpy="1.26.4")
     dev = LockedPackage(name="tensorflow", version="2.14.0", group="dev")

@@ -240,6 +240,20 @@ def test_a_lock_without_wheels_for_the_usual_pythons_is_sent_to_one_that_has_the
     assert named == [base] * bool(base)
 
 
+def test_a_lock_whose_markers_name_one_python_is_sent_to_that(tmp_path: Path) -> None:
+    lock = tmp_path / "requirements.txt"
+    marker = "python_full_version == '3.9.*' and sys_platform == 'linux'"
+    lock.write_text(f"numpy==1.26.4 ; {marker}\nsix==1.16.0 ; {marker}\n")
+    for name, version in (("numpy", "1.26.4"), ("numpy", "1.26.5"), ("six", "1.16.0")):
+        (tmp_path / f"{name}-{version}-py3-none-any.whl").write_bytes(make_wheel(name, version))
+    request = AdviseRequest(
+        path=lock, index=IndexOptions(no_index=True, find_links=(str(tmp_path),))
+    )
+    paths = find_paths({"HOME": str(tmp_path), "STACKGEN_SEED": ""}, kb=tmp_path / "kb.db")
+    report = advise(request, paths, {"PIP_CONFIG_FILE": os.devnull}, NullProgress())
+    assert "--base 3.9 " in report.measure_command
+
+
 @pytest.mark.parametrize(("options", "refused"), [([], True), (["--measure", "1m"], False)])
 def test_a_plan_of_measuring_an_update_writes_nothing(
     tmp_path: Path, options: list[str], refused: bool

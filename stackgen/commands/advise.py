@@ -45,7 +45,7 @@ from stackgen.knowledge.advice import Advisor
 from stackgen.knowledge.allowed import listed
 from stackgen.knowledge.database import Database, open_database
 from stackgen.knowledge.derived import judged_controls
-from stackgen.knowledge.equivalence import VARIED, filled, varied_in, versions_of
+from stackgen.knowledge.equivalence import VARIED, default_versions, filled, varied_in, versions_of
 from stackgen.knowledge.loading import load_knowledge
 from stackgen.knowledge.recommendation import alpha_after
 from stackgen.knowledge.seed import load_shipped
@@ -433,10 +433,9 @@ class Sources:
         if self.request.target.base or self.request.options.python:
             return ""
         pythons = {each.name: each.python for each in read_definitions() if each.python}
-        usual = {platform.python_version(), pythons.get(DEFAULT_BASE, "3.11")}
-        if not all(admits_python(self.lockfile, each) for each in usual):
-            return ""
-        if all(map(self._has_wheels, usual)):
+        first = {platform.python_version(), pythons.get(DEFAULT_BASE, "3.11")}
+        admitted = [e for e in (*first, *pythons.values()) if admits_python(self.lockfile, e)]
+        if all(map(self._has_wheels, first.intersection(admitted) or admitted)):
             return ""
         shipped = sorted(pythons.values(), key=Version, reverse=True)
         others = dict.fromkeys((*shipped, *(f"3.{minor}" for minor in range(14, 5, -1))))
@@ -448,7 +447,10 @@ class Sources:
             return False
         target = stated_target(python=python, platform="linux")
         try:
-            locked = {e.name: e for e in in_target(self.lockfile, target) if not e.wheels}
+            installed = in_target(self.lockfile, target)
+            if not varied_in([e.name for e in installed]):
+                return not varied_in(default_versions(self.lockfile))
+            locked = {e.name: e for e in installed if not e.wheels}
             pins = {name: locked[name].version for name in varied_in(locked)}
             offered = self.index.candidates_many(pins)
         except (IndexUnavailableError, UsageError):
@@ -744,11 +746,14 @@ def free_requirements(lockfile: LockFile, policy: ChangePolicy, target: Target) 
         if name in locked and name not in policy.keep
     }
     if not ranges:
-        raise UsageError(
-            f"nothing in {lockfile.path} may change",
-            why="--only and --keep leave none of its packages",
-            fix="name a package that it holds with --only, and not with --keep",
-        )
+        why = "--only and --keep leave none of its packages"
+        fix = "name a package that it holds with --only, and not with --keep"
+        if not (policy.only or policy.keep):
+            why = f"it has neither TensorFlow, PyTorch nor NumPy for Python {target.python}"
+            fix = (
+                "name a Python that it is for, as in: --base 3.12; or what may change: --only NAME"
+            )
+        raise UsageError(f"nothing in {lockfile.path} may change", why=why, fix=fix)
     found = []
     for name, own in ranges.items():
         version = Version(locked[name])

@@ -355,4 +355,6 @@ def _apart(one: str | None, other: str | None) -> tuple[float, float, float]:
         a, b = Version(one or ""), Version(other or "")
     except InvalidVersion:
         return math.inf, math.inf, math.inf
-    return abs(a.major - b.major), abs(a.minor - b.minor), abs(a.micro - b.micro)
+    if a.major != b.major:  # the oldest of newer ones is nearest, and the newest of older ones
+        return abs(a.major - b.major), b.minor if b.major > a.major else 1 / (1 + b.minor), b.micro
+    return 0.0, abs(a.minor - b.minor), abs(a.micro - b.micro)
