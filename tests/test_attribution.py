@@ -202,19 +202,21 @@ def test_many_packages_are_halved_first() -> None:
     assert 10 <= len(best.hybrid) <= 30
 
 
-@pytest.mark.parametrize(("built", "cost"), [(7, 3), (8, 6), (11, 15)])
-def test_a_build_costs_more_where_there_are_many(built: int, cost: float) -> None:
+@pytest.mark.parametrize(("built", "is_late"), [(7, False), (11, True)])
+def test_late_builds_are_proposed_later_at_their_own_rate(built: int, is_late: bool) -> None:
     names = tuple("01234567")
     hybrids = [frozenset(each) for each in combinations(names, 2)][:built]
     trials = [Trial(hybrid=each, log_contrasts=(0.0,)) for each in hybrids]
     search = CulpritSearch(Needs(packages=names), timings(), build_cost=3, seed=1)
     known = {frozenset[str](), *hybrids}
-    found = [e for e in search.proposals(trials) if len({e.hybrid, e.reference} - known) == 1]
-    found = [each for each in found if each.bits]
-    assert found
-    for each in found:  # by one block, or by three that say up to three times as much
-        assert each.bits / (cost + 1) <= 1.001 * each.bits_per_cost
-        assert each.bits_per_cost <= 1.001 * 3 * each.bits / (cost + 3)
+    found = [(len({e.hybrid, e.reference} - known), e) for e in search.proposals(trials) if e.bits]
+    for builds, each in found:  # by one block, or by three that say up to three times as much
+        assert each.bits / (3 * builds + 1) <= 1.001 * each.bits_per_cost
+        assert each.bits_per_cost <= 1.001 * 3 * each.bits / (3 * builds + 3)
+    rates = [each.bits_per_cost for _, each in found]
+    assert (rates != sorted(rates, reverse=True)) == is_late
+    for (builds, each), (more_builds, later) in combinations(found, 2):
+        assert each.bits_per_cost >= later.bits_per_cost or builds < more_builds
 
 
 def test_a_search_does_not_end_just_before_its_answer() -> None:

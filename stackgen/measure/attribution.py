@@ -50,7 +50,10 @@ _LIKELY = 0.1
 _LABELS = 60
 _BATCHES = (1, 3)
 _USUAL_BUILDS = 8
-"""Each build after so many costs more: the next one twice, the one after it three times as much."""
+"""Each build after so many counts more: the next one twice, the one after it three times as much.
+
+That ranks what is measured next. Whether it is worth measuring is judged by what it really costs.
+"""
 _TINY = 1e-12
 
 
@@ -299,7 +302,8 @@ class CulpritSearch:
             return next(each for each in found if bad in (each.hybrid, each.reference))
         best = found[0]
         most = MOST_FURTHER_KNOWN if answer.responsible else MOST_FURTHER
-        return best if best.bits_per_cost * most >= self._missing_bits(trials, answer) else None
+        most_bits = most * max(each.bits_per_cost for each in found)
+        return best if most_bits >= self._missing_bits(trials, answer) else None
 
     def _missing_bits(self, trials: Sequence[Trial], answer: CulpritAnswer) -> float:
         """Return how far the entropy is above that of an answer, the rest being as likely as now.
@@ -351,7 +355,10 @@ class CulpritSearch:
         return max(0.0, gained) / self.most_bits if self.most_bits else 0.0
 
     def proposals(self, trials: Sequence[Trial]) -> tuple[HybridProposal, ...]:
-        """Return what could be measured next, best information per cost first."""
+        """Return what could be measured next, best information per cost first.
+
+        Builds count more the more there are (`_USUAL_BUILDS`).
+        """
         fit, posterior = self._posterior(trials)
         order = np.argsort(-posterior)[:_LABELS]
         weights = posterior[order] / posterior[order].sum()
@@ -360,23 +367,34 @@ class CulpritSearch:
         by_builds: dict[int, list[Pair]] = {}
         for pair in self._pairs(posterior, trials):
             by_builds.setdefault(len({*pair} - built), []).append(pair)
-        found = []
+        found: list[tuple[float, HybridProposal]] = []
         for builds, pairs in by_builds.items():
             bits = fit.information(pairs, shares, _BATCHES)
             numbers = range(len(built), len(built) + builds)  # the good stack is not counted
-            building = self._build_cost * sum(max(1, each - _USUAL_BUILDS + 1) for each in numbers)
-            costs = (building + count for count in _BATCHES)
-            rates = np.max([each / cost for each, cost in zip(bits, costs, strict=True)], axis=0)
-            found += [
-                HybridProposal(
-                    hybrid=hybrid, reference=reference, bits=float(one), bits_per_cost=rate
+            late = sum(max(1, each - _USUAL_BUILDS + 1) for each in numbers)
+            ranks, rates = (
+                np.max(
+                    [
+                        each / (self._build_cost * count + blocks)
+                        for each, blocks in zip(bits, _BATCHES, strict=True)
+                    ],
+                    axis=0,
                 )
-                for (hybrid, reference), one, rate in zip(
-                    pairs, bits[0], rates.tolist(), strict=True
+                for count in (late, builds)
+            )
+            found += [
+                (
+                    -rank,
+                    HybridProposal(
+                        hybrid=hybrid, reference=reference, bits=float(one), bits_per_cost=rate
+                    ),
+                )
+                for (hybrid, reference), one, rate, rank in zip(
+                    pairs, bits[0], rates.tolist(), ranks.tolist(), strict=True
                 )
             ]
-        found.sort(key=lambda e: (-e.bits_per_cost, sorted(e.hybrid), sorted(e.reference)))
-        return tuple(found)
+        found.sort(key=lambda e: (e[0], sorted(e[1].hybrid), sorted(e[1].reference)))
+        return tuple(proposal for _, proposal in found)
 
     def _pairs(self, posterior: Array, trials: Sequence[Trial]) -> Iterable[Pair]:
         """Return what could be measured in one block: hybrids, each with what is beside it.
