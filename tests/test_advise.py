@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stackgen.campaign.candidates import installable, select
-from stackgen.commands.advise import Admission
+from stackgen.commands.advise_admission import Admission
 from stackgen.errors import ResolutionError
 from stackgen.index import PackageIndex, load_config
 from stackgen.model.evidence import Change

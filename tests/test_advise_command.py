@@ -11,8 +11,10 @@ import pytest
 
 from stackgen.campaign.options import IndexOptions, IndicatorOptions
 from stackgen.campaign.request import CampaignRequest
-from stackgen.commands.advise import AdviseRequest, advise, free_requirements
+from stackgen.commands.advise import advise
 from stackgen.commands.advise_measure import measure
+from stackgen.commands.advise_next import free_requirements
+from stackgen.commands.advise_request import AdviseRequest
 from stackgen.commands.options import AdviceOptions, MeasureOptions, VulnerabilityOptions
 from stackgen.model.evidence import CAREFUL, Answer
 from stackgen.model.packages import LockedPackage, LockFile

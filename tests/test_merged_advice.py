@@ -9,7 +9,8 @@ import pytest
 
 from stackgen.campaign.indicators import CONTROL
 from stackgen.campaign.options import IndexOptions
-from stackgen.commands.advise import AdviseRequest, advise
+from stackgen.commands.advise import advise
+from stackgen.commands.advise_request import AdviseRequest
 from stackgen.commands.options import AdviceOptions
 from stackgen.executors.machine import this_machine
 from stackgen.knowledge.database import open_database

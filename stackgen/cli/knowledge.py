@@ -37,7 +37,7 @@ from stackgen.report.terminal import open_progress
 from stackgen.storage.paths import Paths
 
 if TYPE_CHECKING:
-    from stackgen.commands.advise import AdviseRequest
+    from stackgen.commands.advise_request import AdviseRequest
     from stackgen.model.progress import Progress
 
 
@@ -115,7 +115,7 @@ def advise(
     measured on other machines alone.
     """
     with _one_blas_thread():
-        from stackgen.commands.advise import AdviseRequest
+        from stackgen.commands.advise_request import AdviseRequest
 
     # With --measure, --dry-run prints the plan of the campaign.
     changes = replace(writing, dry_run=writing.dry_run and measuring.budget_s is None).anything

@@ -2,65 +2,54 @@
 
 import json
 import platform
-import re
-import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
+from dataclasses import dataclass, replace
 
-from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
-from stackgen.campaign.backend import DEFAULT_BASE
-from stackgen.campaign.candidates import may_vary, pin, pinned, read_lock_file, select
+from stackgen.campaign.candidates import read_lock_file, select
 from stackgen.campaign.installed import read_environment
-from stackgen.campaign.options import IndexOptions, IndicatorOptions, SourceOptions, TargetOptions
-from stackgen.campaign.prepare import rough_estimate
 from stackgen.campaign.request import CampaignRequest, StackRequest, file_identity
 from stackgen.campaign.targets import find_target
 from stackgen.campaign.user_input import index_config
+from stackgen.commands.advise_admission import Admission
 from stackgen.commands.advise_explain import explain
+from stackgen.commands.advise_next import (
+    NextMeasurement,
+    by_conda,
+    explore_command,
+    free_requirements,
+    nothing_varies,
+)
+from stackgen.commands.advise_request import ADVISE, AdviseRequest
 from stackgen.commands.advise_security import Security
-from stackgen.commands.lock_changes import completed, index_requirements
-from stackgen.commands.options import AdviceOptions, MeasureOptions, VulnerabilityOptions
+from stackgen.commands.lock_changes import completed
 from stackgen.errors import (
     BuildError,
     IndexUnavailableError,
     ResolutionError,
-    UsageError,
 )
 from stackgen.executors.machine import this_machine
-from stackgen.images.base_definitions import read_definitions
 from stackgen.images.metadata_builds import SandboxMetadataBuilder
 from stackgen.images.targets import stated_target
 from stackgen.images.unpack import stack_size
 from stackgen.index import PackageIndex
-from stackgen.index.closure import resolve
 from stackgen.index.config import uv_variables
 from stackgen.knowledge.advice import Advisor
-from stackgen.knowledge.allowed import listed
 from stackgen.knowledge.database import Database, open_database
 from stackgen.knowledge.derived import judged_controls
-from stackgen.knowledge.equivalence import VARIED, default_versions, filled, varied_in, versions_of
+from stackgen.knowledge.equivalence import filled
 from stackgen.knowledge.loading import load_knowledge
 from stackgen.knowledge.recommendation import alpha_after
 from stackgen.knowledge.seed import load_shipped
-from stackgen.locks.direct import without_credentials
-from stackgen.locks.reading import admits_python, in_target
 from stackgen.measure import MARGIN
 from stackgen.measure.goals import compare_goals
 from stackgen.model.choices import (
     AdviceType,
-    AuditService,
-    ExecutorChoice,
     Granularity,
-    Prereleases,
 )
-from stackgen.model.evidence import Advice, Answer, CampaignIdentity, Change, ChangePolicy, Scope
+from stackgen.model.evidence import Advice, Answer, CampaignIdentity, Scope
 from stackgen.model.goals import Goal, Goals
 from stackgen.model.identity import CampaignId, StackId
 from stackgen.model.packages import Lock, LockedPackage, LockFile, Target
@@ -72,62 +61,20 @@ from stackgen.model.reports.campaigns import (
     StackSize,
 )
 from stackgen.model.reports.locks import AdviceReport, AdvisedStack
-from stackgen.model.stacks import BaseFacts, Stack
+from stackgen.model.stacks import Stack
 from stackgen.provenance.vulnerabilities import refuse_no_records
-from stackgen.resolve.candidates import Policy, Selector
+from stackgen.resolve.candidates import Policy
 from stackgen.resolve.dependencies import parse_requirement
 from stackgen.resolve.requirements import Requirements
 from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import WheelStore
 
-ADVISE = "advise"
-"""The kind of the campaigns that decide an advice (``stackgen.commands.advise_measure``)."""
-CANDIDATES = 2
-"""How many stacks one such campaign compares with the lock at most."""
 _ENVIRONMENT = (
     "an environment is not measured as it is; to measure its versions, write them as a lock: "
     "PYTHON -m pip freeze > requirements.txt"
 )
 _MOST_EXCLUDED = 30  # releases, before --type latest ends without an answer
 _EVERY_GOAL = Goals(wanted=tuple((goal, 1.0) for goal in Goal))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdviseRequest:
-    """What is to be advised on, once the command line was read.
-
-    path: of the lock file, or of an environment whose installed packages are the lock.
-    new: another lock that is compared with it; None where versions are to be recommended.
-    sources: of which packages metadata may be built.
-    explain: down to raw samples.
-    """
-
-    path: Path
-    new: Path | None = None
-    environment: bool = False
-    options: AdviceOptions = AdviceOptions()
-    sources: SourceOptions = SourceOptions()
-    index: IndexOptions = IndexOptions()
-    vulnerabilities: VulnerabilityOptions = VulnerabilityOptions()
-    measure: MeasureOptions = MeasureOptions()
-    indicators: IndicatorOptions = IndicatorOptions()
-    target: TargetOptions = TargetOptions()
-    explain: bool = False
-
-    def __post_init__(self) -> None:
-        if self.options.kind is AdviceType.SECURITY and not self.vulnerabilities.requested:
-            raise UsageError(
-                "--type security has nothing to search for vulnerabilities",
-                why="neither --osv nor --audit was given",
-                fix="run: stackgen advise LOCK --type security --osv DIR",
-            )
-        latest = self.options.kind is AdviceType.LATEST
-        if self.environment and (latest or self.measure.budget_s is not None):
-            raise UsageError(
-                "an environment can be advised on from what is known alone",
-                why=f"{'--type latest resolves' if latest else '--measure installs'} a lock file",
-                fix="write one first: PYTHON -m pip freeze > requirements.txt",
-            )
 
 
 def advise(
@@ -315,7 +262,7 @@ class Sources:
         if self.request.new is not None:
             return advice.answer in open_answers
         only = self.request.options.only
-        varies = bool(only or _explore_command(self.lockfile, self.request.path))
+        varies = bool(only or explore_command(self.lockfile, self.request.path))
         admitted = advice.answer is Answer.ELSEWHERE and bool(advice.option)
         return bool(advice.next) or admitted or (advice.answer is Answer.UNKNOWN and varies)
 
@@ -376,14 +323,14 @@ class Sources:
     def report(self, advice: Advice, runs: Sequence[RunSummary] = ()) -> AdviceReport:
         """Return an advice with all that is known of its stacks."""
         request = self.request
-        command = _explore_command(self.lockfile, request.path)
+        command = explore_command(self.lockfile, request.path)
         if request.environment:
             command = ""
             advice = replace(advice, caveats=(*advice.caveats, _ENVIRONMENT))
         elif self.lockfile.conda:
-            advice = replace(advice, caveats=(*advice.caveats, _by_conda(self.lockfile)))
+            advice = replace(advice, caveats=(*advice.caveats, by_conda(self.lockfile)))
         elif advice.answer is Answer.UNKNOWN and not command:
-            caveat = _nothing_varies(self.lockfile, request.path)
+            caveat = nothing_varies(self.lockfile, request.path)
             advice = replace(advice, caveats=(*advice.caveats, caveat))
         risks = (
             *self._not_yet(runs),
@@ -399,8 +346,19 @@ class Sources:
             )
         )
         stacks, conflicting = self._stacks(advice)
-        measures = self.measures(advice)
-        download, disk = self._measuring_needs(advice) if measures else (None, None)
+        command_that_measures, download, disk = "", None, None
+        if self.measures(advice):
+            following = NextMeasurement(
+                request=request,
+                lockfile=self.lockfile,
+                update=self.update is not None,
+                target=self.target,
+                index=self.index,
+                store=self.store,
+            )
+            command_that_measures = following.command(advice) + self.paths.kb_option
+            if not self.own_campaigns():  # of what goes on, most is there
+                download, disk = following.needs(advice)
         return AdviceReport(
             lockfile=self.lockfile,
             advice=advice,
@@ -411,123 +369,13 @@ class Sources:
             indicators=tuple((call.id, call.label) for call in self.calls),
             knowledge_base=str(self.paths.knowledge),
             explore_command=command,
-            measure_command=self._measure_command(advice) if measures else "",
+            measure_command=command_that_measures,
             measure_download_bytes=download,
             measure_disk_bytes=disk,
             inspections=count,
             merged=tuple(merged.items()),
             runs=tuple(runs),
             explanation=explain(self.database, self.known, advice) if request.explain else (),
-        )
-
-    def _measure_command(self, advice: Advice) -> str:
-        command = _measure_command(self.request, self._admitting(advice), self._base)
-        return command + self.paths.kb_option
-
-    @cached_property
-    def _base(self) -> str:
-        """Return the Python to name, where the one that is taken by itself has not all wheels.
-
-        Where the lock names wheels or a range of Pythons, these decide; others are looked up.
-        """
-        if self.request.target.base or self.request.options.python:
-            return ""
-        pythons = {each.name: each.python for each in read_definitions() if each.python}
-        first = {platform.python_version(), pythons.get(DEFAULT_BASE, "3.11")}
-        admitted = [e for e in (*first, *pythons.values()) if admits_python(self.lockfile, e)]
-        if all(map(self._has_wheels, first.intersection(admitted) or admitted)):
-            return ""
-        shipped = sorted(pythons.values(), key=Version, reverse=True)
-        others = dict.fromkeys((*shipped, *(f"3.{minor}" for minor in range(14, 5, -1))))
-        return next(filter(self._has_wheels, others), "")
-
-    def _has_wheels(self, python: str) -> bool:
-        """Return whether the index has a file of each pin that varies for a Python."""
-        if not admits_python(self.lockfile, python):
-            return False
-        target = stated_target(python=python, platform="linux")
-        try:
-            installed = in_target(self.lockfile, target)
-            if not varied_in([e.name for e in installed]):
-                return not varied_in(default_versions(self.lockfile))
-            locked = {e.name: e for e in installed if not e.wheels}
-            pins = {name: locked[name].version for name in varied_in(locked)}
-            offered = self.index.candidates_many(pins)
-        except (IndexUnavailableError, UsageError):
-            return True  # as far as is known
-        selector = Selector(target, Policy(prereleases=Prereleases.ALLOW))
-        for name, version in pins.items():
-            files = [e for e in offered[name] or () if e.version == version and e.is_wheel]
-            found = selector.select(files, ())
-            if files and all(isinstance(each.found, str) for each in found):
-                return False
-        return True
-
-    def _measuring_needs(self, advice: Advice) -> tuple[int | None, int | None]:
-        """Return about what measuring will download, and take on disk; None where not known.
-
-        Nothing is said of what goes on: most of it is there.
-        """
-        if self.own_campaigns():
-            return None, None
-        varied = {each.name for following in advice.next for each in following.changes}
-        varied |= {*varied_in(versions_of(self.lockfile)), *self.request.options.only}
-        others = 1 if self.update is not None else CANDIDATES
-        try:
-            own = pinned(self.index, self.lockfile, self._here())
-            needs = rough_estimate(own, varied, others, index=self.index, store=self.store)
-        except (IndexUnavailableError, ResolutionError, UsageError):
-            return None, None
-        return needs or (None, None)
-
-    def _here(self) -> Target:
-        """Return the target, or that of the newest Python here that the lock admits."""
-        own = self.request.options.python or platform.python_version()
-        pythons = (own, *(f"3.{minor}" for minor in range(14, 5, -1)))
-        python = next((p for p in pythons if admits_python(self.lockfile, p)), own)
-        python = self._base or python
-        return self.target or stated_target(python=python, platform="linux")
-
-    def _admitting(self, advice: Advice) -> str:
-        """Return the option without which nothing is measured beside the lock; "" for none.
-
-        Of a lock that nothing is known of, the newest versions are measured; it may hold them.
-        """
-        if advice.answer is Answer.ELSEWHERE and not advice.next:
-            return advice.option
-        if advice.answer is not Answer.UNKNOWN or advice.next or self.update is not None:
-            return ""
-        policy = self.request.options.policy
-        wider = {
-            "": policy,
-            "--allow-major": replace(policy, allow_major=True),
-            "--allow-downgrade": replace(policy, allow_downgrade=True),
-        }
-        try:
-            return next((o for o, each in wider.items() if self._admits_another(each)), "")
-        except (IndexUnavailableError, UsageError):
-            return ""
-
-    def _admits_another(self, policy: ChangePolicy) -> bool:
-        """Return whether anything of the lock has another version that may be taken.
-
-        Raises:
-            IndexUnavailableError: an index cannot be read.
-            UsageError: nothing may change.
-        """
-        target = self._here()
-        locked = versions_of(self.lockfile)
-        ranges: dict[str, SpecifierSet] = {}
-        for each in map(parse_requirement, free_requirements(self.lockfile, policy, target)):
-            name = str(canonicalize_name(each.name))
-            ranges[name] = ranges.get(name, SpecifierSet()) & each.specifier
-        selector = Selector(target, Policy())
-        return any(
-            not (isinstance(one.found, str) or one.barred or one.is_fallback)
-            and Version(one.version).public != Version(locked[name]).public
-            and ranges[name].contains(one.version)
-            for name, files in self.index.candidates_many(ranges).items()
-            for one in selector.select(files or (), ())
         )
 
     def _not_yet(self, runs: Sequence[RunSummary]) -> Iterator[str]:
@@ -630,202 +478,3 @@ def _is_worse(needs: StackQuantities, than: StackQuantities) -> bool:
         return True
     size, other = needs.size.installed_bytes, than.size.installed_bytes
     return size is not None and other is not None and size > (1 + MARGIN) * other
-
-
-@dataclass(slots=True, kw_only=True)
-class Admission:
-    """Whether the rest of a lock admits changes to it, as far as metadata tells."""
-
-    index: PackageIndex
-    progress: Progress
-    security: Security | None = None
-    _unavailable: str = field(default="", init=False)
-
-    def refusal(
-        self, lockfile: LockFile, changes: Sequence[Change], facts: BaseFacts
-    ) -> str | None:
-        """Return why the rest of a lock does not admit changes on a base; None where it does.
-
-        An index that cannot be reached is a reason, too, and is not tried again.
-        """
-        if self._unavailable:
-            return self._unavailable
-        try:
-            found = self._refusal(lockfile, changes, _target(facts))
-            return found or (self.security.refusal(changes) if self.security else None)
-        except IndexUnavailableError as error:
-            self._unavailable = (
-                f"whether the rest of the lock admits it is not known: {error.what} ({error.why})"
-            )
-            return self._unavailable
-        except (ResolutionError, UsageError) as error:
-            why = " ".join(error.why.split())
-            return f"the rest of the lock does not admit it: {error.what}: {why}"
-
-    def exists(self, pins: Sequence[tuple[str, str]], facts: BaseFacts) -> bool:
-        """Return whether versions can be installed together on a base, as far as is known."""
-        packages = [LockedPackage(name=name, version=version) for name, version in pins]
-        try:
-            return bool(self._installed(packages, (), _target(facts)))
-        except (IndexUnavailableError, ResolutionError, UsageError):
-            return False
-
-    def _refusal(self, lockfile: LockFile, changes: Sequence[Change], target: Target) -> str | None:
-        locked = {canonicalize_name(each.name): each for each in in_target(lockfile, target)}
-        removed = {each.name for each in changes if each.recommended is None}
-        changed = dict(locked)
-        for each in changes:
-            if each.recommended is None:
-                changed.pop(canonicalize_name(each.name), None)
-            else:
-                package = locked.get(canonicalize_name(each.name)) or LockedPackage(
-                    name=each.name, version=each.recommended
-                )
-                changed[canonicalize_name(each.name)] = replace(package, version=each.recommended)
-        needed = self._installed(changed.values(), index_requirements(lockfile), target)
-        if still := sorted(removed & needed):
-            return f"the rest of the lock requires {still[0]}"
-        if not removed:
-            return None
-        rest = [each for name, each in locked.items() if name not in removed]
-        if own := sorted(removed - self._installed(rest, (), target)):
-            return f"it has no {own[0]}, which no other package of the lock brings"
-        return None
-
-    def _installed(
-        self,
-        packages: Iterable[LockedPackage],
-        requirements: Sequence[Requirement],
-        target: Target,
-    ) -> frozenset[str]:
-        """Return all that these packages bring, in just these versions.
-
-        Raises:
-            ResolutionError: they exclude each other, or a file is not there.
-        """
-        pins = [parse_requirement(pin(each)) for each in packages]
-        names = frozenset(str(canonicalize_name(each.name)) for each in pins)
-        request = Requirements(
-            requirements=(*pins, *requirements),
-            policy=Policy(prereleases=Prereleases.ALLOW, allow_build=names),
-        )
-        lock = resolve(self.index, request, target, progress=self.progress).newest()
-        return frozenset(lock.versions) if lock is not None else frozenset()
-
-
-def _target(facts: BaseFacts) -> Target:
-    """Return the target that a base was; its machine is taken to be of our own kind.
-
-    Raises:
-        UsageError: its Python or C library is none that can be stated.
-    """
-    libc = re.fullmatch(r"(glibc|musl) (\d+)\.(\d+).*", facts.libc)
-    if libc is None:
-        raise UsageError(
-            f"what fits {facts.distribution} is not known",
-            why=f"{facts.libc!r} is neither glibc nor musl",
-            fix="measure on another base",
-        )
-    kind = "manylinux" if libc[1] == "glibc" else "musllinux"
-    return stated_target(
-        python=facts.python.split()[-1],
-        platform=f"{kind}_{libc[2]}_{libc[3]}_{platform.machine()}",
-    )
-
-
-def free_requirements(lockfile: LockFile, policy: ChangePolicy, target: Target) -> tuple[str, ...]:
-    """Return the ranges of the packages of a lock that may change, as a policy admits them.
-
-    Raises:
-        UsageError: nothing may change.
-    """
-    locked = {str(canonicalize_name(e.name)): e.version for e in in_target(lockfile, target)}
-    ranges = {
-        name: [str(e) for e in index_requirements(lockfile) if canonicalize_name(e.name) == name]
-        for name in policy.only or varied_in(locked)
-        if name in locked and name not in policy.keep
-    }
-    if not ranges:
-        why = "--only and --keep leave none of its packages"
-        fix = "name a package that it holds with --only, and not with --keep"
-        if not (policy.only or policy.keep):
-            why = f"it has neither TensorFlow, PyTorch nor NumPy for Python {target.python}"
-            fix = (
-                "name a Python that it is for, as in: --base 3.12; or what may change: --only NAME"
-            )
-        raise UsageError(f"nothing in {lockfile.path} may change", why=why, fix=fix)
-    found = []
-    for name, own in ranges.items():
-        version = Version(locked[name])
-        limits = [] if policy.allow_downgrade else [f">={version.public}"]  # PEP 440: no "+cpu"
-        guarded = not policy.allow_major and (own or name in VARIED)
-        if guarded and not any(">" in line or "~" in line for line in own):
-            limits.append(f"<{version.major + 1}")
-        found += [f"{name}{','.join(limits)}", *own]
-    return tuple(found)
-
-
-def _explore_command(lockfile: LockFile, path: Path) -> str:
-    """Return the command that measures around a lock, "" where nothing in it would vary."""
-    if lockfile.conda:
-        return ""
-    locked = {each.name for each in lockfile.packages if each.group == "default"}
-    return f"stackgen explore --from {shlex.quote(str(path))}" if any(may_vary(locked)) else ""
-
-
-def _measure_command(request: AdviseRequest, admitting: str, base: str) -> str:
-    """Return the command that measures what would decide, with all options of a request.
-
-    admitting: an option that is needed beside those; "" for none. base: for --base, too.
-    """
-    options, risks, index = request.options, request.vulnerabilities, request.index
-    executor = request.target.executor
-    valued: list[tuple[str, Iterable[object]]] = [
-        ("--python", [options.python]),
-        ("--type", [options.kind.value] * (options.kind is not AdviceType.PERFORMANCE)),
-        ("--allow-build", request.sources.allow_build),
-        ("--osv", [risks.osv or ""]),
-        ("--audit", [risks.audit.value] * (risks.audit is not AuditService.NONE)),
-        ("--osv-url", [risks.osv_url]),
-        ("--pi", request.indicators.indicators),
-        ("--param", [f"{name}={value}" for name, value in request.indicators.parameters]),
-        ("--base", [request.target.base or base]),
-        ("--executor", [executor.value] * (executor is not ExecutorChoice.AUTO)),
-        ("--index-url", [without_credentials(index.index_url)]),
-        ("--extra-index-url", map(without_credentials, index.extra_index_urls)),
-        ("--find-links", map(without_credentials, index.find_links)),
-        ("--compare-index", map(without_credentials, index.compared)),
-    ]
-    flags = {
-        "--allow-major": options.allow_major,
-        "--allow-downgrade": options.allow_downgrade,
-        "--allow-vulnerable": options.allow_vulnerable,
-        "--no-index": index.no_index,
-    }
-    words = ["stackgen", "advise", str(request.path), *([str(request.new)] if request.new else [])]
-    words += ["--measure", "15m"]
-    words += [word for each in options.only for word in ("--only", each)]
-    words += [word for each in options.keep for word in ("--keep", each)]
-    words += [flag for flag, given in flags.items() if given]
-    words += [word for name, values in valued for v in values if v for word in (name, str(v))]
-    return shlex.join([*words, *filter(None, [admitting])])
-
-
-def _by_conda(lockfile: LockFile) -> str:
-    own = [f"{name} {v}" for name, v in lockfile.conda if name in (*VARIED, "pytorch")]
-    return (
-        f"conda installs {', '.join(own) or 'part of it'}, and only packages of an index are "
-        "measured and changed; to measure them in its place, inside the environment: pip list "
-        "--format=freeze > requirements.txt"
-    )
-
-
-def _nothing_varies(lockfile: LockFile, path: Path) -> str:
-    groups = {each.group for each in lockfile.packages if any(may_vary({each.name}))}
-    why = "it holds neither TensorFlow, PyTorch nor NumPy"
-    if groups:
-        why = f"TensorFlow, PyTorch and NumPy are in its groups {listed(sorted(groups))} alone"
-    return (
-        f"nothing in it varies by itself ({why}); name what may: stackgen explore NAME --from "
-        f"{shlex.quote(str(path))}"
-    )

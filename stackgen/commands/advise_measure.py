@@ -34,15 +34,9 @@ from stackgen.campaign.request import (
     StackRequest,
 )
 from stackgen.campaign.user_input import read_measurement
-from stackgen.commands.advise import (
-    ADVISE,
-    CANDIDATES,
-    AdviseRequest,
-    Sources,
-    answer,
-    free_requirements,
-    open_sources,
-)
+from stackgen.commands.advise import Sources, answer, open_sources
+from stackgen.commands.advise_next import CANDIDATES, free_requirements
+from stackgen.commands.advise_request import ADVISE, AdviseRequest
 from stackgen.commands.advise_security import Security
 from stackgen.commands.explore import explore
 from stackgen.errors import EvidenceError, ResolutionError, UsageError
