@@ -214,9 +214,10 @@ def test_late_builds_are_proposed_later_at_their_own_rate(built: int, is_late: b
         assert each.bits / (3 * builds + 1) <= 1.001 * each.bits_per_cost
         assert each.bits_per_cost <= 1.001 * 3 * each.bits / (3 * builds + 3)
     rates = [each.bits_per_cost for _, each in found]
-    assert (rates != sorted(rates, reverse=True)) == is_late
+    assert any(a < 0.98 * b for a, b in combinations(rates, 2)) == is_late
     for (builds, each), (more_builds, later) in combinations(found, 2):
-        assert each.bits_per_cost >= later.bits_per_cost or builds < more_builds
+        # Of as many builds, one block or three decide the order only where rates are close.
+        assert each.bits_per_cost >= 0.98 * later.bits_per_cost or builds < more_builds
 
 
 def test_a_search_does_not_end_just_before_its_answer() -> None:
