@@ -206,7 +206,9 @@ def test_many_packages_are_halved_first() -> None:
 def test_late_builds_are_proposed_later_at_their_own_rate(built: int, is_late: bool) -> None:
     names = tuple("01234567")
     hybrids = [frozenset(each) for each in combinations(names, 2)][:built]
-    trials = [Trial(hybrid=each, log_contrasts=(0.0,)) for each in hybrids]
+    trials = [
+        Trial(hybrid=each, log_contrasts=(0.05 * len(each & {"0", "7"}),)) for each in hybrids
+    ]
     search = CulpritSearch(Needs(packages=names), timings(), build_cost=3, seed=1)
     known = {frozenset[str](), *hybrids}
     found = [(len({e.hybrid, e.reference} - known), e) for e in search.proposals(trials) if e.bits]
