@@ -995,6 +995,27 @@ def test_candidates_that_options_refuse_do_not_hide_one_that_may_be_measured() -
     assert dict(following.pins)["tensorflow"] == "2.15.0"
 
 
+def test_the_answer_is_about_what_may_be_taken_unless_something_else_is_faster() -> None:
+    lock = locked(tensorflow="2.13.0", numpy="1.24.3")
+    major = stack(tensorflow="2.13.0", numpy="2.0.2", requests="2.0")
+    stacks = (OWN, SAME, FAST, major)
+    seen = blocks({SAME: 1.0, OWN: 0.99, major: 0.995, FAST: 1.0}, noise=0.001)
+    found = advice_for(seen, lock, stacks=stacks)
+    assert found.answer is Answer.NO_DIFFERENCE
+    assert [(each.stack_id, each.against) for each in found.alternatives] == [
+        (FAST.stack.id, ""),
+        (OWN.stack.id, "older"),
+        (major.stack.id, "new major version"),
+    ]
+    assert {each.a for each in found.effects} == {FAST.stack.id}
+    faster = advice_for(blocks({SAME: 1.0, OWN: 0.8, FAST: 1.0}), lock, stacks=stacks)
+    assert faster.answer is Answer.OLDER
+    assert (faster.alternatives[0].stack_id, faster.alternatives[0].against) == (
+        OWN.stack.id,
+        "older",
+    )
+
+
 def test_what_is_not_decided_is_named_with_what_a_campaign_would_bring() -> None:
     found = advice_for(blocks({OWN: 1.0, FAST: 0.97, SAME: 1.3}, campaigns=CAMPAIGNS[:1]))
     assert found.answer is Answer.UNDECIDED

@@ -426,6 +426,7 @@ class Sources:
                 low=each.low,
                 high=each.high,
                 is_faster=each.is_faster,
+                against=each.against,
             )
             for each in advice.alternatives
         ]

@@ -46,7 +46,8 @@ NEAREST = 3  # measured stacks that are named for an unknown lock
 _PROPOSED = 3
 _NEAR = 40  # nodes around a measured stack that is near to an unknown lock
 _MOST_TRIED = 8  # proposals that the resolver examines
-_ALL = 10_000  # candidates whose basis is given
+_EXPLAINED = 30  # candidates whose basis is given: the answer is about one of them
+_ALL = 10_000  # of them, where the type of advice may recommend any
 _FASTEST_NEAR = "the fastest near this lock that was measured, if the rest of the lock admits it"
 
 
@@ -90,7 +91,7 @@ class Advisor:
         version of anything with compiled code, nor a new major version, unless that is allowed.
         """
         locked = LockedOn(lockfile)
-        explained = 3 if self.policy.kind is AdviceType.PERFORMANCE else _ALL
+        explained = _EXPLAINED if self.policy.kind is AdviceType.PERFORMANCE else _ALL
         for case in self._cases(lockfile, locked):
             judgement = self.known.judge(
                 case, margin=self.margin, alpha=self.alpha, explained=explained

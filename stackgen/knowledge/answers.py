@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -50,6 +51,7 @@ AddedRisk = Callable[[Sequence[Change]], int | None]
 _ALTERNATIVES = 4
 _ALONE = 0.8  # the share of a comparison from which on a campaign carries it alone
 _MOST_OF_IT = 0.5  # the share of a comparison that makes it one of a machine
+_AGAINST = {Answer.OLDER: "older", Answer.MAJOR: "new major version"}
 _NEXT_TRIED = 6  # candidates that the resolver is consulted about
 
 
@@ -82,7 +84,7 @@ class CaseAnswer:
                 best = each
                 break
             refusals.append(found)
-        shown = best or next(iter(self.judgement.assessments), None)
+        shown = best or self._first()
         elsewhere = shown is not None and self._is_elsewhere(shown)
         answer = self._answer(best, shown, refusals, elsewhere=elsewhere)
         recommended = best if answer in (Answer.FASTER, Answer.NOT_SLOWER) else None
@@ -118,6 +120,24 @@ class CaseAnswer:
             next=tuple(self._next(each, undecided[:3]) for each in chosen),
             possible=possible,
         )
+
+    def _first(self) -> Assessment | None:
+        """Return what the answer is about where nothing is recommended.
+
+        That is what is faster; else the best of what could be taken, as far as options and
+        requirements tell: an older release of the same speed is of no use to anybody.
+        """
+        ranked = self.judgement.assessments
+        first = next(iter(ranked), None)
+        if first is None or first.standing is Standing.FASTER:
+            return first
+        explained = (each for each in ranked if all(of.basis for of in each.compared))
+        return next((each for each in explained if not self._against(each)), first)
+
+    def _against(self, candidate: Assessment) -> str:
+        """Return what options and requirements have against a candidate; "" where nothing."""
+        refusal = self._refusal(candidate, by_resolver=False)
+        return _AGAINST.get(refusal.answer, "excluded") if refusal is not None else ""
 
     def _option_that_helps(self, against: Refusal, refusals: Sequence[Refusal]) -> Refusal:
         """Return a refusal whose option admits the changes; where none does, what else is against.
@@ -471,10 +491,15 @@ class CaseAnswer:
         return self._effect(of, own, IndicatorId(""), (ratio, low, high), sum(blocks))
 
     def _alternatives(self, shown: Assessment) -> Iterator[Alternative]:
-        """Yield what the answer is about, and then the others that are not slower, best first."""
+        """Yield what the answer is about, and then others that are not slower, best first.
+
+        Those that may be taken come before the others.
+        """
         ranked = self.judgement.assessments
         others = [e for e in ranked if e is not shown and e.standing is not Standing.SLOWER]
-        for each in (shown, *others[: _ALTERNATIVES - 1]):
+        allowed = list(islice((e for e in others if not self._against(e)), _ALTERNATIVES))
+        ordered = (*allowed, *(each for each in others if each not in allowed))
+        for each in (shown, *ordered[: _ALTERNATIVES - 1]):
             whole = self._overall(each)
             yield Alternative(
                 stack_id=self._stack(each).id,
@@ -483,6 +508,7 @@ class CaseAnswer:
                 low=whole.low,
                 high=whole.high,
                 is_faster=each.standing is Standing.FASTER,
+                against=self._against(each),
             )
 
     # What the user has to know besides

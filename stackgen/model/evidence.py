@@ -288,6 +288,7 @@ class Alternative:
 
     ratio: geometric mean of its speeds; above 1 it is faster. low, high: hold with those of all
         others. is_faster: whether it is shown to be.
+    against: what the user's options and requirements have against it, in a word; "" for nothing.
     """
 
     stack_id: StackId
@@ -296,6 +297,7 @@ class Alternative:
     low: float
     high: float
     is_faster: bool
+    against: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -297,6 +297,8 @@ def _stack_cells(report: AdviceReport, place: int, each: AdvisedStack) -> tuple[
     first = "new lock" if report.new else "recommended" if report.advice.lock else "best other"
     names = ["your lock", first, "runner-up"]
     name = names[place] if place < len(names) else "other"
+    if each.against and not report.new:
+        name = f"{'best other' if place == 1 else 'other'} ({each.against})"
     speed = "1.00"
     if each.ratio is not None and each.low is not None and each.high is not None:
         speed = f"{each.ratio:.2f} ({each.low:.3f} to {each.high:.3f})"

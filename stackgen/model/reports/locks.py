@@ -18,6 +18,7 @@ class AdvisedStack:
     changes: of the lock; none for the lock's own versions, which come first.
     ratio, low, high: of the speeds, over all indicators; None for the lock itself.
     needs: import time, memory and sizes, where one campaign measured it beside the lock's versions.
+    against: what the user's options and requirements have against it, in a word; "" for nothing.
     """
 
     stack_id: StackId
@@ -27,6 +28,7 @@ class AdvisedStack:
     low: float | None = None
     high: float | None = None
     is_faster: bool = False
+    against: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
