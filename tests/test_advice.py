@@ -37,6 +37,7 @@ LIKE = Machine(
 )
 OTHER = Machine(identity=(("cpu_family", "9"), ("cpu_model", "9"), ("cpu_vendor", "AMD")))
 CALL = call("tensorflow/matmul")
+CNN = call("torch/cnn")
 
 
 def stack(**versions: str) -> Environment:
@@ -732,6 +733,18 @@ def test_versions_that_were_never_measured_together_are_proposed_and_not_recomme
 
 SORT = call("numpy/sort")
 PLAIN_OWN, PLAIN_FAST = stack(numpy="1.23.5"), stack(numpy="1.26.4")
+
+
+def test_numpy_stays_where_what_was_measured_runs_without_it() -> None:
+    own, better = stack(torch="2.5.1"), stack(torch="2.8.0")
+    seen = loading(
+        blocks({own: 1.0, better: 0.9}, what=CNN, campaigns=CAMPAIGNS[:1], noise=0.03), "torch"
+    )
+    mine = locked(torch="2.5.1", numpy="1.26.4")
+    found = advice_for(seen, mine, stacks=(own, better), calls=(CNN,))
+    (following,) = found.next
+    assert following.pins == (("numpy", "1.26.4"), ("torch", "2.8.0"))
+    assert found.proposals == ()  # torch 2.8.0 was measured: NumPy beside it is no news
 
 
 def test_what_was_measured_without_the_framework_says_nothing_about_a_lock_with_it() -> None:

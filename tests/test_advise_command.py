@@ -6,17 +6,18 @@ import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from stackgen.campaign.options import IndexOptions, IndicatorOptions
+from stackgen.campaign.options import IndexOptions, IndicatorOptions, TargetOptions
 from stackgen.campaign.request import CampaignRequest
 from stackgen.commands.advise import advise
 from stackgen.commands.advise_measure import measure
-from stackgen.commands.advise_next import free_requirements
+from stackgen.commands.advise_next import NextMeasurement, free_requirements
 from stackgen.commands.advise_request import AdviseRequest
 from stackgen.commands.options import AdviceOptions, MeasureOptions, VulnerabilityOptions
-from stackgen.model.evidence import CAREFUL, Answer
+from stackgen.model.evidence import CAREFUL, Advice, Answer
 from stackgen.model.packages import LockedPackage, LockFile
 from stackgen.model.progress import NullProgress
 from stackgen.model.reports.campaigns import MeasurementHealth, RunSummary
@@ -218,6 +219,21 @@ def test_a_lock_of_the_newest_versions_is_sent_to_a_measurement_that_has_others(
     assert report.measure_disk_bytes
     assert report.measure_disk_bytes > 3 * wheel
     assert "GB to download" in advice_text(report)
+
+
+@pytest.mark.parametrize(("download", "minutes"), [(0, 15), (1e9, 15), (2e9, 20), (9e9, 30)])
+def test_the_budget_that_is_proposed_lasts_for_the_download(download: float, minutes: int) -> None:
+    unread = cast("Any", None)  # what is measured is known, and where
+    following = NextMeasurement(
+        request=AdviseRequest(path=Path("uv.lock"), target=TargetOptions(base="3.11")),
+        lockfile=LockFile(path="uv.lock", format="uv", packages=()),
+        update=True,
+        target=None,
+        index=unread,
+        store=unread,
+    )
+    command = following.command(Advice(answer=Answer.UNDECIDED), round(download))
+    assert command == f"stackgen advise uv.lock --measure {minutes}m --base 3.11"
 
 
 @pytest.mark.parametrize(

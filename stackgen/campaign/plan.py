@@ -206,8 +206,9 @@ def short_budget(budget_s: float, *, ready_s: float, stacks: int, indicators: in
     needed_s = ready_s + INTERIM_ANALYSES[0] * block_s
     if needed_s <= budget_s:
         return ""
+    rounded = 60 * round(budget_s / 60) if budget_s > 120 else round(budget_s)
     return (
-        f"Nothing is decided within {format_duration(budget_s)}: a new campaign needs about "
+        f"Nothing is decided within {format_duration(rounded)}: a new campaign needs about "
         f"{max(1, math.ceil(needed_s / 60))} min until its first comparison, after "
         f"{INTERIM_ANALYSES[0]} blocks (--budget; the same command continues)."
     )

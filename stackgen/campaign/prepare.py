@@ -546,10 +546,17 @@ def rough_estimate(
     sizes = {each.sha256: found.get(artifact_key(each)) for each in own.artifacts}
     if any(each.name in varied and sizes[each.sha256] is None for each in own.artifacts):
         return None
-    changed = sum(sizes[e.sha256] or 0 for e in own.artifacts if e.name in varied)
-    download = sum(sizes[e.sha256] or 0 for e in store.missing(own.artifacts)) + others * changed
-    every = sum(size or 0 for size in sizes.values())
-    return download, round(download * (1 + _INSTALLED) + 2 * every * _INSTALLED)
+    moved = {key: size or 0 for key, size in sizes.items()}
+    missing = store.missing(own.artifacts)
+    large = index.installed_sizes(each for each in missing if moved[each.sha256] > _LARGE)
+    downloads = {e.sha256: large[k] for e in missing if (k := artifact_key(e)) in large}
+    downloads |= {x: round(size * _INSTALLED) for x, size in moved.items() if x not in downloads}
+    changed = [each for each in own.artifacts if each.name in varied]
+    download = sum(moved[each.sha256] for each in missing)
+    download += others * sum(moved[each.sha256] for each in changed)
+    every = sum(_installed(each, store, downloads) for each in own.artifacts)
+    new = others * sum(_installed(each, store, downloads) for each in changed)
+    return download, download + new + 3 * every
 
 
 def _artifacts(locks: Iterable[Lock]) -> list[Artifact]:

@@ -356,9 +356,9 @@ class Sources:
                 index=self.index,
                 store=self.store,
             )
-            command_that_measures = following.command(advice) + self.paths.kb_option
             if not self.own_campaigns():  # of what goes on, most is there
                 download, disk = following.needs(advice)
+            command_that_measures = following.command(advice, download or 0) + self.paths.kb_option
         return AdviceReport(
             lockfile=self.lockfile,
             advice=advice,

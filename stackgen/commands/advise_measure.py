@@ -384,7 +384,8 @@ class _Chosen:
                 else:
                     found.setdefault(key, each)
         for each, why in barred.values():
-            progress.note(f"{each.label} is not measured, as it may not be recommended: {why}")
+            label = _label(1, each.lock, _by_themselves(tuple(each.lock.versions)))
+            progress.note(f"{label} is not measured, as it may not be recommended: {why}")
         if len(found) < 2:
             why = next((why for _, why in barred.values()), "")
             raise problems[0] if problems and not why else _nothing_else(self.request, why)

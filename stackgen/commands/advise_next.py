@@ -1,5 +1,6 @@
 """What would decide an answer: the command that measures it, and what that needs."""
 
+import math
 import platform
 import shlex
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from packaging.version import Version
 
 from stackgen.campaign.backend import DEFAULT_BASE
 from stackgen.campaign.candidates import may_vary, pinned
-from stackgen.campaign.prepare import rough_estimate
+from stackgen.campaign.prepare import BUILD_BYTES_S, DOWNLOAD_BYTES_S, rough_estimate
 from stackgen.commands.advise_request import AdviseRequest, measure_command
 from stackgen.commands.lock_changes import index_requirements
 from stackgen.errors import IndexUnavailableError, ResolutionError, UsageError
@@ -31,6 +32,8 @@ from stackgen.storage.wheels import WheelStore
 
 CANDIDATES = 2
 """How many stacks one campaign for an advice compares with the lock at most."""
+_MINUTES = 15  # the budget that is proposed
+_USUAL_S, _STEP_S = 120.0, 300.0  # of it, for downloads and images; more of that makes it longer
 
 
 @dataclass(kw_only=True)
@@ -48,9 +51,17 @@ class NextMeasurement:
     index: PackageIndex
     store: WheelStore
 
-    def command(self, advice: Advice) -> str:
-        """Return the command that measures what would decide an answer."""
-        return measure_command(self.request, self._admitting(advice), self._base)
+    def command(self, advice: Advice, download: int) -> str:
+        """Return the command that measures what would decide an answer.
+
+        Args:
+            advice: the answer.
+            download: how many bytes have to be downloaded first: the budget has to last for them.
+        """
+        getting_s = download / DOWNLOAD_BYTES_S + download / BUILD_BYTES_S
+        more = max(0, math.ceil((getting_s - _USUAL_S) / _STEP_S))
+        minutes = _MINUTES + more * round(_STEP_S / 60)
+        return measure_command(self.request, self._admitting(advice), self._base, minutes)
 
     @cached_property
     def _base(self) -> str:

@@ -53,10 +53,11 @@ class AdviseRequest:
             )
 
 
-def measure_command(request: AdviseRequest, admitting: str, base: str) -> str:
+def measure_command(request: AdviseRequest, admitting: str, base: str, minutes: int) -> str:
     """Return the command that measures what would decide, with all options of a request.
 
     admitting: an option that is needed beside those; "" for none. base: for --base, too.
+    minutes: its budget.
     """
     options, risks, index = request.options, request.vulnerabilities, request.index
     executor = request.target.executor
@@ -83,7 +84,7 @@ def measure_command(request: AdviseRequest, admitting: str, base: str) -> str:
         "--no-index": index.no_index,
     }
     words = ["stackgen", "advise", str(request.path), *([str(request.new)] if request.new else [])]
-    words += ["--measure", "15m"]
+    words += ["--measure", f"{minutes}m"]
     words += [word for each in options.only for word in ("--only", each)]
     words += [word for each in options.keep for word in ("--keep", each)]
     words += [flag for flag, given in flags.items() if given]

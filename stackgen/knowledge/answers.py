@@ -240,10 +240,9 @@ class CaseAnswer:
         changes = self.changes(each)
         names = [StackId(other.name) for other in others]
         block = self.known.next_comparison(self.case, StackId(each.name), names)
-        own = self.known.most_like(self.case).lock.versions
-        pins = {name: own[name] for name in varied_in(own)}
+        # What was measured may lack what its operations never load, as PyTorch's do with NumPy.
+        pins = {name: self._locked[name] for name in varied_in(self._locked)}
         pins |= {c.name: c.recommended for c in changes if c.recommended is not None}
-        versions = self._stack(each).lock.versions
         highest = max(each.compared, key=lambda of: of.highest)
         states = {
             Standing.NOT_SHOWN: "not decided",
@@ -252,7 +251,7 @@ class CaseAnswer:
         known = states.get(each.standing, "measured elsewhere")
         return NextComparison(
             changes=changes,
-            pins=tuple(sorted((name, versions.get(name, pin)) for name, pin in pins.items())),
+            pins=tuple(sorted(pins.items())),
             why=f"{highest.ratio:.2f} times as fast ({highest.lowest:.3f} to {highest.highest:.3f})"
             f" on {self.known.calls[highest.indicator_id].indicator.name}: {known}",
             error=math.sqrt(block.variance) if block else None,

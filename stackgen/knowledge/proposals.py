@@ -38,7 +38,7 @@ Pins = tuple[tuple[str, str], ...]
 class Predicted:
     """Versions that no stack was measured with, and what is expected of them beside a lock.
 
-    pins: sorted (name, version) pairs. ratio: above 1 where they are faster. low, high: 95 %.
+    pins: (name, version) pairs. ratio: above 1 where they are faster. low, high: 95 %.
     """
 
     indicator_id: IndicatorId
@@ -71,6 +71,10 @@ def propose(
     place = Place(machine_id=known.machine.id, base=base_name(near.facts))
     fit = known.graphs[indicator].fit(anchors[indicator], place, most=_MOST_NODES)
     measured = _measured(known, indicator, fit, setting, frameworks(versions), names)
+    # What no measured stack holds (NumPy beside PyTorch, which runs without it) stays as it is.
+    shared = {name for pins in measured.values() for name, _ in pins}
+    order, kept = names, _pins(versions, [name for name in names if name not in shared])
+    names = [name for name in names if name in shared]
     own = _pins(versions, names)
     every = {*measured.values(), own}
     varied = [name for name in names if len({dict(pins).get(name) for pins in every}) > 1]
@@ -88,7 +92,7 @@ def propose(
     predicted = [
         Predicted(
             indicator_id=indicator,
-            pins=pins,
+            pins=tuple(sorted((*pins, *kept), key=lambda pin: order.index(pin[0]))),
             ratio=math.exp(float(mixture.mean[at])),
             low=math.exp(float(low[at])),
             high=math.exp(float(high[at])),
