@@ -266,15 +266,16 @@ def filled(lockfile: LockFile, stacks: Iterable[Stack], python: str) -> LockFile
     for stack in stacks:
         versions = normal_versions(stack)
         needed = versions.keys() - pinned.keys()
-        same = {name: versions.get(name) for name in pinned} == pinned
+        # PyTorch runs without NumPy, and is measured without it, too.
+        shared = {name: version for name, version in pinned.items() if name in versions}
         if (
-            same
+            shared == {name: versions[name] for name in shared}
             and frameworks(versions) == frameworks(own)
             and 2 * len(needed & own.keys()) < len(needed)
         ):
             other = sum(versions[name] != own[name] for name in needed & own.keys())
             is_own = Setting.of(stack.facts, ()).python.split()[-1] == python
-            found.append((not is_own, other, stack.id, stack))
+            found.append((not is_own, len(pinned) - len(shared), other, stack.id, stack))
     if not found:
         return lockfile
     stack = min(found)[-1]
