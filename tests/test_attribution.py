@@ -87,6 +87,13 @@ def test_the_cause_is_found(effect: Callable[[Hybrid], float], cause: Cause) -> 
     assert answer.fits
 
 
+def test_of_three_with_equal_shares_it_counts_how_many_a_hybrid_has() -> None:
+    cause, other = (Cause(CauseKind.THREE, each) for each in (("a", "b", "c"), ("b", "c", "d")))
+    levels = timings().levels
+    assert levels(cause, frozenset("b")) == levels(other, frozenset("b"))
+    assert levels(cause, frozenset("ab")) != levels(other, frozenset("ab"))
+
+
 def test_the_effect_is_stated_with_its_deviation() -> None:
     answer, _ = attribute(Needs(), lambda new: 0.1 * ("b" in new))
     effect, deviation = answer.effect

@@ -74,10 +74,12 @@ class Timings:
         return _TimingsFit(self, causes, trials)
 
     def levels(self, cause: Cause, hybrid: Hybrid) -> tuple[bool, ...]:
-        """Return which of the effects of a cause a hybrid has."""
+        """Return which of the effects of a cause a hybrid has; of equal ones, how many."""
         present = tuple(each in hybrid for each in cause.packages)
         if cause.kind is CauseKind.TOGETHER:
             return (all(present),)
+        if cause.kind is CauseKind.THREE:
+            present = tuple(sorted(present))
         # Two effects that come together are one.
         return present if len(set(present)) > 1 else present[:1]
 
