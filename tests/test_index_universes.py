@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stackgen.campaign.candidates import pinned, read_pins
 from stackgen.errors import ResolutionError
 from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.closure import decode, encode, read_universe, resolve, universe_key
@@ -243,6 +244,21 @@ def test_an_exact_version_that_appeared_since_the_page_was_cached_is_found(
         assert resolve(index, request, TARGET).count == 1
     pages = [path for _, path, _ in site.server.requested[requested:] if path.endswith("/")]
     assert pages == [f"/simple/{request.names[0]}/"]
+
+
+def test_a_lock_of_releases_that_appeared_since_their_pages_were_cached_is_found(
+    site: Site, tmp_path: Path
+) -> None:
+    with site.opened() as index:
+        resolve(index, parse_requirements("frame"), TARGET)
+    site.now += 60
+    site.add("frame", "2.0", "num")
+    (lock := tmp_path / "requirements.txt").write_text("frame==2.0\nnum==1.0\n")
+    requested = len(site.server.requested)
+    with site.opened() as index:
+        assert pinned(index, read_pins(lock), TARGET).versions == {"frame": "2.0", "num": "1.0"}
+    pages = [path for _, path, _ in site.server.requested[requested:] if path.endswith("/")]
+    assert pages == ["/simple/frame/"]
 
 
 def test_a_page_is_requested_anew_only_for_an_exact_version_that_it_lacks(site: Site) -> None:

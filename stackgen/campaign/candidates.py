@@ -617,6 +617,9 @@ def _files(
     """
     index.candidates_many([each.name for each in packages])  # together, not one by one
     found = [(each, _artifact(index, each, target, policy)) for each in packages]
+    if missing := [p.name for p, why in found if isinstance(why, str)]:
+        index.renew(missing)  # a cached page counts for minutes, and a file may be younger
+        found = [(each, _artifact(index, each, target, policy)) for each in packages]
     if problems := [(p, why) for p, why in found if isinstance(why, str)]:
         shown = "; ".join(f"{p.name} {p.version}: {why}" for p, why in problems[:_SHOWN])
         more = f", and {len(problems) - _SHOWN} more" * (len(problems) > _SHOWN)
