@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from stackgen.errors import ResolutionError, StackgenError
-from stackgen.model.findings import NightReport
+from stackgen.model.findings import FindingState, NightReport
 from stackgen.model.progress import NullProgress
 from stackgen.nightly.decide import (
     ComparedQuantity,
@@ -22,7 +22,7 @@ from stackgen.nightly.decide import (
 )
 from stackgen.nightly.night import Attribute, Night, Stage, no_attribution
 from stackgen.nightly.releases import PackagePage, Pair, Pins, ReleaseFiles
-from stackgen.nightly.store import NightStore
+from stackgen.nightly.store import NightStore, WatchState
 from stackgen.nightly.watch import Watch
 
 MEASURE = "work"
@@ -183,9 +183,40 @@ class FakeSite:
         return replace(measured, complete=settled, missing=missing)
 
 
+class KilledError(BaseException):
+    """Stands for SIGKILL: nothing may catch it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MortalStore(NightStore):
+    """A store whose process is killed before it writes the next time, when nothing is left.
+
+    left: how often it may write.
+    """
+
+    left: list[None]
+
+    def _write(self) -> None:
+        if not self.left:
+            raise KilledError
+        self.left.pop()
+
+    def save(self, watch: str, content: WatchState) -> None:
+        self._write()
+        super().save(watch, content)
+
+    def put(self, found: FindingState) -> None:
+        self._write()
+        super().put(found)
+
+
 @dataclass
 class Nights:
-    """Nights of one watch, a day after each other."""
+    """Nights of one watch, a day after each other.
+
+    writes: how often the store may write before the night is killed; None: as often as it likes.
+    shown: reports that the user has seen.
+    """
 
     folder: Path
     site: FakeSite
@@ -193,10 +224,15 @@ class Nights:
     day: int = 0
     attribute: Attribute = no_attribution
     dies_before_report: bool = False
+    writes: list[None] | None = None
+    shown: list[NightReport] = field(default_factory=list)
 
     @property
     def store(self) -> NightStore:
         now = datetime(2026, 1, 1, 2, tzinfo=timezone.utc) + timedelta(days=self.day)
+        if self.writes is not None:
+            path = self.folder / "state.db"
+            return MortalStore(path=path, knowledge_base="kb", now=now, left=self.writes)
         return NightStore(path=self.folder / "state.db", knowledge_base="kb", now=now)
 
     def run(self, *, releases: int = 0) -> NightReport:
@@ -213,6 +249,7 @@ class Nights:
             attribute=self.attribute,
         ).run()
         if not self.dies_before_report:
+            self.shown.append(report)
             self.store.reported(report.findings)
         return report
 

@@ -12,14 +12,22 @@ from pathlib import Path
 import pytest
 
 from stackgen.campaign.backend import replica_folder
-from stackgen.commands.nightly import check, nightly
-from stackgen.errors import EngineError, EvidenceError, IndexUnavailableError, ResolutionError
+from stackgen.commands.nightly import check, mark_reported, nightly
+from stackgen.errors import (
+    EngineError,
+    EvidenceError,
+    IndexUnavailableError,
+    ResolutionError,
+    UsageError,
+)
+from stackgen.knowledge.database import open_database
 from stackgen.model.choices import ExecutorChoice
 from stackgen.model.findings import (
     Attribution,
     Finding,
     FindingKind,
     FindingStatus,
+    NightlyReport,
     NightOutcome,
     NightReport,
 )
@@ -35,11 +43,11 @@ from stackgen.nightly.decide import (
 from stackgen.nightly.night import CONFIRM, CONFIRM_AGAIN, FIRST, PERSIST
 from stackgen.nightly.releases import Pair, changes, package_page
 from stackgen.nightly.site import LiveSite
-from stackgen.nightly.store import NightStore
+from stackgen.nightly.store import NightStore, open_store
 from stackgen.storage.paths import Paths
 from tests.campaign_requests import campaign_request
 from tests.local_index import Published, publish
-from tests.nights import MEASURE, WATCH, FakeSite, Nights, Planted, nights
+from tests.nights import MEASURE, WATCH, FakeSite, KilledError, Nights, Planted, nights
 from tests.samples import FACTS
 from tests.spaces import TARGET, artifact
 from tests.test_virtualenvs import BASE
@@ -483,6 +491,53 @@ def test_two_nights_of_a_watch_never_overlap(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.prom"))  # the metrics are those of the other night
 
 
+def test_a_watch_that_cannot_be_used_hides_no_report_of_another(tmp_path: Path) -> None:
+    index = publish(tmp_path, {"a": {"1.0": Published()}, "b": {"1.0": Published()}})
+    paths = Paths(cache=tmp_path / "cache", knowledge=tmp_path / "kb.db")
+    environ = {"PIP_INDEX_URL": index, "PIP_CONFIG_FILE": os.devnull}
+    store = NightStore(
+        path=tmp_path / "state.db", knowledge_base="", now=datetime.now().astimezone()
+    )
+    unusable = replace(WATCH, name="other", parameters=("no value",))
+    with store.night(WATCH.name):  # stands for any night
+        report = nightly([WATCH, unusable], environ, NullProgress(), paths)
+    assert [each.watch for each in report.nights] == ["w", "other"]
+    assert "no value" in report.nights[1].error
+    with pytest.raises(UsageError, match="no value"):
+        nightly([unusable, WATCH], environ, NullProgress(), paths)
+
+
+def test_findings_are_reported_until_the_user_has_them(week: Nights) -> None:
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    week.dies_before_report = True
+    night = week.run()
+    report = NightlyReport(summary="", nights=(night,), exit_code=7)
+    paths = Paths(cache=week.folder / "cache", knowledge=week.folder / "kb.db")
+    with open_database(paths.knowledge) as database:
+        assert database.base_id
+    own = open_store(paths)
+    for each in week.store.findings():
+        own.put(each)
+    mark_reported(report, [WATCH], {}, paths)
+    assert [each.reported for each in own.findings()] == [True]
+
+
+def test_an_acknowledgement_during_a_campaign_is_kept(week: Nights) -> None:
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    week.run()
+    drawn = FakeSite.measure
+
+    def measured(*args: object) -> PairResult:
+        week.store.acknowledge(week.store.findings()[0], days=None, note="known")
+        return drawn(week.site, *args)  # type: ignore[arg-type]
+
+    week.site.measure = measured  # type: ignore[method-assign,assignment]
+    assert week.run().open_findings == ()
+    (found,) = week.store.findings()
+    assert (found.status, found.note) == (FindingStatus.ACKNOWLEDGED, "known")
+    assert found.persists
+
+
 def test_a_package_that_no_index_has_is_refused_before_a_base_is_made(tmp_path: Path) -> None:
     index = publish(tmp_path, {"a": {"1.0": Published()}})
     paths = Paths(cache=tmp_path / "cache", knowledge=tmp_path / "kb.db")
@@ -518,6 +573,66 @@ def test_a_night_that_is_killed_before_its_report_leaves_the_findings_to_the_nex
     assert (kinds(report), report.exit_code) == ([("b", "2.0", "slower", MEASURE)], 7)
     assert report.examined == ()
     assert week.run().outcome is NightOutcome.NOTHING_NEW
+
+
+def test_what_a_killed_night_found_and_the_next_one_does_not_show_is_not_reported(
+    week: Nights,
+) -> None:
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    week.dies_before_report = True
+    assert len(week.run().findings) == 1
+    week.dies_before_report = False
+    week.site.releases["b"]["2.0"] = Planted()
+    report = week.run()
+    assert (report.findings, report.open_findings, report.exit_code) == ((), (), 0)
+    assert "not shown again, closed: b 2.0 is slower" in report.events[0]
+
+
+def _days(folder: Path, killed_at: int | None) -> tuple[int, object]:
+    """Return how often days of events are written, and what is known and was seen after them.
+
+    A night that is killed before it writes for the ``killed_at``-th time is followed by another
+    one of the same day.
+    """
+    folder.mkdir()
+    week = nights(folder)
+    most = 10**4
+    week.writes = [None] * (most if killed_at is None else killed_at)
+    late, planted = Planted(needs=("b", "c")), Planted(time=1.05)
+    days: list[dict[tuple[str, str], Planted | None]] = [
+        {("a", "2.0"): late, ("b", "1.1"): Planted()},  # a needs what is not there yet
+        {("b", "2.0"): planted},
+        {("c", "1.0"): Planted(), ("b", "2.0"): replace(planted, yanked=True)},
+        {("b", "2.0"): planted, ("b", "3.0"): Planted()},  # un-yanked, and fixed
+        {("b", "4.0"): Planted(breaks=FailureStep.IMPORT), ("b", "3.0"): None},
+        {("b", "3.0"): Planted()},
+    ]
+    for day in days:
+        for (name, version), release in day.items():
+            releases = week.site.releases.setdefault(name, {})
+            releases.pop(version, None)
+            if release is not None:
+                releases[version] = release
+        try:
+            week.run()
+        except KilledError:
+            week.writes = [None] * most
+            week.run()
+    used = most - len(week.writes)
+    state = week.store.load(week.watch.key("virtualenv"))
+    assert state is not None
+    week.run()  # one night more checks what persists, as that after a killed one does
+    findings = {(e.finding.title, e.status, e.reported) for e in week.store.findings()}
+    seen = {each for report in week.shown for each in kinds(report)}
+    return used, (seen, findings, state.newest, state.best, state.pending, state.unusable)
+
+
+def test_a_night_that_is_killed_before_any_write_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    writes, expected = _days(tmp_path / "whole", None)
+    assert writes > 20
+    for place in range(writes):
+        _, found = _days(tmp_path / str(place), place)
+        assert found == expected, place
 
 
 def test_a_night_that_is_killed_while_it_finds_the_cause_finds_it_the_next_time(

@@ -28,7 +28,7 @@ from stackgen.errors import UsageError
 from stackgen.report.terminal import open_progress
 
 if TYPE_CHECKING:
-    from stackgen.model.findings import FindingState, NightlyPlan, NightlyReport
+    from stackgen.model.findings import FindingState, NightlyPlan
     from stackgen.nightly.store import NightStore
     from stackgen.nightly.watch import Watch
 
@@ -77,8 +77,9 @@ def nightly(
     night could not run.
     """
     from stackgen.commands.nightly import check as planned
+    from stackgen.commands.nightly import mark_reported, watch_of
     from stackgen.commands.nightly import nightly as run
-    from stackgen.commands.nightly import watch_of
+    from stackgen.model.findings import NightlyReport
     from stackgen.report.nightly import nights_text
 
     found: NightlyPlan | NightlyReport
@@ -92,6 +93,8 @@ def nightly(
         common = (watches, os.environ, progress, paths, releases)
         found = planned(*common) if check else run(*common, budget.budget_s if names else None)
     print_report(found, partial(nights_text, markdown=markdown), json=json)
+    if isinstance(found, NightlyReport):
+        mark_reported(found, watches, os.environ, paths)
     raise typer.Exit(found.exit_code)
 
 

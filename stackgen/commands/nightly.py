@@ -111,21 +111,22 @@ def nightly(
 
     A first night notes what there is. A release counts as handled once it was decided; a night
     that was cut short is made up for by the next one, without repeating finished work. A
-    difference is a finding when a second campaign in new environments shows it, too.
+    difference is a finding when a second campaign in new environments shows it, too. Findings are
+    reported again until `mark_reported`.
 
     ``kb`` has the paths of watches that name no knowledge base. A first night measures so many
     releases of each package. ``shared_s`` is the budget of all watches together in seconds; None:
     each has its own.
 
     Raises:
-        UsageError: a watch cannot be used.
+        UsageError: the first watch cannot be used; where a later one cannot, its report says so.
     """
     ends = time.monotonic() + (shared_s or 0.0)
     nights: list[NightReport] = []
     for place, watch in enumerate(watches):
         left_s = (ends - time.monotonic()) / (len(watches) - place)
         own = watch if shared_s is None else replace(watch, budget_s=max(1.0, left_s))
-        paths = find_paths(environ, kb=watch.kb) if watch.kb else kb
+        paths = _paths(watch, environ, kb)
         store = open_store(paths)
         if interrupts.received():
             nights += [_not_run(own, base, store, _NOT_BEGUN) for base in own.bases]
@@ -136,8 +137,30 @@ def nightly(
                 _publish(own, store, found, environ, progress)
         except EvidenceError as refused:  # the other night has its findings and its metrics
             found = [_not_run(own, base, store, refused) for base in own.bases]
+        except UsageError as refused:
+            if not nights:  # nothing is lost by it
+                raise
+            found = [_not_run(own, base, store, refused) for base in own.bases]
         nights += found
     return _report(nights)
+
+
+def mark_reported(
+    report: NightlyReport, watches: Sequence[Watch], environ: Mapping[str, str], kb: Paths
+) -> None:
+    """Record that the user has the findings of a report, once it is written.
+
+    What is killed before is reported by the next night; targets do not get it again.
+    """
+    for watch in watches:
+        own = [night for night in report.nights if night.watch == watch.name and night.findings]
+        if own:
+            store = open_store(_paths(watch, environ, kb))
+            store.reported(finding for night in own for finding in night.findings)
+
+
+def _paths(watch: Watch, environ: Mapping[str, str], kb: Paths) -> Paths:
+    return find_paths(environ, kb=watch.kb) if watch.kb else kb
 
 
 def _nights(
@@ -164,23 +187,23 @@ def _nights(
             continue
         try:
             site = _site(watch, base, paths, environ, progress)
-        except UsageError:
-            raise
+            night = Night(
+                watch=watch,
+                base=site.label,
+                site=site,
+                store=store,
+                clock=time.monotonic,
+                ends=began + (ends - began) / (len(watch.bases) - place),
+                progress=progress,
+                releases=releases,
+                attribute=_attribution(site),
+            )
+            found.append(night.run())
         except StackgenError as error:
+            if isinstance(error, UsageError) and not found:  # nothing is lost by it
+                raise
             found.append(_not_run(watch, base, store, error))
             continue
-        night = Night(
-            watch=watch,
-            base=site.label,
-            site=site,
-            store=store,
-            clock=time.monotonic,
-            ends=began + (ends - began) / (len(watch.bases) - place),
-            progress=progress,
-            releases=releases,
-            attribute=_attribution(site),
-        )
-        found.append(night.run())
         site.remove_replicas()
     return _with_findings_of_others(found, store)
 
@@ -309,7 +332,6 @@ def _publish(
 
     What cannot be delivered is reported, and tried again by the next night.
     """
-    store.reported(finding for night in nights for finding in night.findings)
     for finding in (each.finding for night in nights for each in night.open_findings):
         for target in watch.notify:
             if store.notified(finding, target):
@@ -341,7 +363,7 @@ def check(
     """
     plans = []
     for watch in watches:
-        paths = find_paths(environ, kb=watch.kb) if watch.kb else kb
+        paths = _paths(watch, environ, kb)
         store = open_store(paths, reading=True)
         _refuse_unknown_packages(watch, store, paths, environ)
         problems = []

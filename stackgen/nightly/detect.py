@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from stackgen.errors import ResolutionError
-from stackgen.model.findings import FindingStatus
+from stackgen.model.findings import FindingState, FindingStatus
 from stackgen.nightly.releases import (
     Event,
     EventKind,
@@ -132,7 +132,12 @@ class Detection:
         self.notes.append(f"{package} {version} is back, with the same files: not measured again")
 
     def _retry_resolution(self, pages: Mapping[str, PackagePage | None]) -> None:
-        """Queue releases again that could not be resolved, and can be now: a file was late."""
+        """Queue releases again that could not be resolved, and can be now: a file was late.
+
+        They are queued for good before their findings are closed: a night that is killed in between
+        must not forget them.
+        """
+        resolved: list[FindingState] = []
         for found in self.store.of(self.watch.name, self.base, every=False):
             finding, page = found.finding, pages.get(found.finding.package)
             if finding.measure != "resolve" or page is None or finding.version not in page.releases:
@@ -141,12 +146,16 @@ class Detection:
                 self.resolve([f"{finding.package}=={finding.version}"], [])
             except ResolutionError:
                 continue
-            self.store.close(found, "it can be resolved now")
+            resolved.append(found)
             self.notes.append(f"{finding.package} {finding.version} can be resolved now")
             self._note(
                 Event(kind=EventKind.RELEASED, package=finding.package, version=finding.version),
                 page,
             )
+        if resolved:
+            self.store.save(self.watch.key(self.base), self.state)
+        for found in resolved:
+            self.store.close(found, "it can be resolved now")
 
 
 def first_state(

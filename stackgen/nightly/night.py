@@ -543,7 +543,7 @@ class Night:
         cause = self._cause(finding, signal, pair, before or pair.old)
         if cause is not None:
             finding = replace(finding, attribution=cause)
-            self.store.put(replace(added, finding=finding))
+            self.store.change(finding, lambda known: replace(known, finding=finding))
         known = any(each.finding.id == finding.id for each in self.state.recheck)
         if not known and signal.kind is not FindingKind.FIXED and signal.measure != "resolve":
             self.state.recheck.append(
@@ -614,11 +614,11 @@ class Night:
             self.undecided.append(f"{finding.title}: whether it persists: {why}")
             return
         self.state.recheck.remove(recheck)
+        self.store.change(finding, lambda known: replace(known, persists=shows))
         if shows:
-            self.store.put(replace(found, persists=True))
             self.notes.append(f"persists: {finding.title}")
         else:
-            self.store.close(replace(found, persists=False), "the next night did not show it")
+            self.store.close(found, "the next night did not show it")
             self.notes.append(f"not shown again, closed: {finding.title}")
         self._save()
 
@@ -638,7 +638,9 @@ class Night:
         found = tuple(
             each.finding
             for each in self.store.of(self.watch.name, self.base)
-            if not each.reported and each.status is not FindingStatus.WITHDRAWN
+            if not each.reported
+            and each.status is not FindingStatus.WITHDRAWN
+            and each.persists is not False  # a killed night found it, and this one does not show it
         )
         if found:
             outcome, code = NightOutcome.FINDINGS, FINDINGS

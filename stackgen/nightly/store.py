@@ -1,6 +1,6 @@
 """What a night remembers: what is watched, and findings with what became of them (state.db)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
@@ -181,23 +181,33 @@ class NightStore:
     def add(self, finding: Finding) -> FindingState | None:
         """Record a finding that is to be reported; return None where it is known.
 
-        One that no report has yet, or that was withdrawn with its release, counts as new.
+        One that no report has yet, or that was withdrawn with its release, counts as new; one that
+        a later night measured again and did not show is known, whether a report had it or not.
         """
         known = next((each for each in self.findings() if each.finding.id == finding.id), None)
-        if known and known.reported and known.status is not FindingStatus.WITHDRAWN:
+        added = FindingState(finding=finding, reported=False)
+        if known and known.status is FindingStatus.WITHDRAWN:
+            added = replace(added, persists=known.persists)
+        elif known and (known.reported or known.persists is False):
             return None
-        added = FindingState(
-            finding=finding, reported=False, persists=known.persists if known else None
-        )
+        elif known:  # a night was killed before its report; the user may know of it by now
+            added = replace(known, finding=finding)
         self.put(added)
         return added
 
     def reported(self, findings: Iterable[Finding]) -> None:
         """Record that these were reported."""
-        reported = {each.id for each in findings}
+        for each in findings:
+            self.change(each, lambda known: replace(known, reported=True))
+
+    def change(self, finding: Finding, changed: Callable[[FindingState], FindingState]) -> None:
+        """Change what became of a finding, as it is now.
+
+        What was read before a campaign may be hours old, and acknowledged since.
+        """
         for each in self.findings():
-            if each.finding.id in reported:
-                self.put(replace(each, reported=True))
+            if each.finding.id == finding.id:
+                self.put(changed(each))
 
     def put(self, found: FindingState) -> None:
         """Replace what became of a finding."""
@@ -243,7 +253,7 @@ class NightStore:
         self, found: FindingState, note: str, status: FindingStatus = FindingStatus.CLOSED
     ) -> None:
         """Record that a finding no longer counts, and why."""
-        self.put(replace(found, status=status, note=note))
+        self.change(found.finding, lambda known: replace(known, status=status, note=note))
 
     def expire(self, watch: str, days: int, last: str) -> int:
         """Expire what was open for long, and reopen what was acknowledged until now.
