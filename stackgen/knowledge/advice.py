@@ -46,7 +46,7 @@ NEAREST = 3  # measured stacks that are named for an unknown lock
 _PROPOSED = 3
 _NEAR = 40  # nodes around a measured stack that is near to an unknown lock
 _MOST_TRIED = 8  # proposals that the resolver examines
-_EXPLAINED = 30  # candidates whose basis is given: the answer is about one of them
+_EXPLAINED = 15  # candidates whose basis is given: the answer is about one of them
 _ALL = 10_000  # of them, where the type of advice may recommend any
 _FASTEST_NEAR = "the fastest near this lock that was measured, if the rest of the lock admits it"
 
