@@ -54,13 +54,18 @@ TEXTS = {
 }
 
 
+def rounded(text: str) -> str:
+    """Return a text without last digits: Python 3.11 rounds standard deviations in another way."""
+    return re.sub(r"\d+\.\d{14,}(e-\d+)?", lambda found: f"{float(found[0]):.12g}", text)
+
+
 @pytest.mark.parametrize("name", sorted(TEXTS))
 def test_results_read_as_they_did(name: str) -> None:
     golden = GOLDEN / name
     if os.environ.get("STACKGEN_GOLDEN") == "write":
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(TEXTS[name].rstrip("\n") + "\n")
-    assert TEXTS[name].rstrip("\n") + "\n" == golden.read_text()
+    assert rounded(TEXTS[name]).rstrip("\n") + "\n" == rounded(golden.read_text())
 
 
 def test_every_golden_file_is_of_use() -> None:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -333,15 +333,14 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     A parameter of ``function`` that is annotated with an option group may have an instance of it
     as its default: the defaults of that command.
     """
-    signature = inspect.signature(function)
-    hints = get_type_hints(function, include_extras=True)
+    # Not get_type_hints: on Python 3.10, a default of None makes it hide Annotated in Optional.
+    signature = inspect.signature(function, eval_str=True)
     groups: dict[str, tuple[type, list[Option]]] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
-        kind, omitted = _group(hints[parameter.name])
+        kind, omitted = _group(parameter.annotation)
         if not (is_dataclass(kind) and isinstance(kind, type)):
-            own = parameter.replace(annotation=hints[parameter.name], kind=parameter.KEYWORD_ONLY)
-            parameters.append(own)
+            parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
             continue
         given = parameter.default if parameter.default is not parameter.empty else kind()
         options = [each for each in declared_options(given) if each.name not in omitted]

@@ -34,13 +34,6 @@ class Derived:
     summaries: tuple[StackSummary, ...] = ()
 
 
-class _Content(msgspec.Struct, array_like=True):
-    """A row of the cache: of one campaign and indicator, which are not repeated for each stack."""
-
-    contrasts: tuple[CampaignContrasts, ...]
-    stacks: tuple["_StoredStack", ...]
-
-
 class _StoredStack(msgspec.Struct, array_like=True):
     machine_id: MachineId
     stack_id: StackId
@@ -51,6 +44,13 @@ class _StoredStack(msgspec.Struct, array_like=True):
     blocks: int
     is_baseline: bool
     failed: bool
+
+
+class _Content(msgspec.Struct, array_like=True):
+    """A row of the cache: of one campaign and indicator, which are not repeated for each stack."""
+
+    contrasts: tuple[CampaignContrasts, ...]
+    stacks: tuple[_StoredStack, ...]
 
 
 _ORIGINS = """

@@ -209,6 +209,20 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """Roles filled in one way.
+
+    chosen: by role, which of its packages.
+    roots: what is then required.
+    barred: the packages that then may not be part of a stack.
+    """
+
+    chosen: tuple[int, ...]
+    roots: tuple[Dependency, ...]
+    barred: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Universe:
     """All releases that a stack may hold, with their dependencies on the target.
 
@@ -235,21 +249,7 @@ class Universe:
     prefers_final: bool = False
     has_more: bool = False
     roles: tuple[str, ...] = ()
-    filled: tuple["Filled", ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filled:
-    """Roles filled in one way.
-
-    chosen: by role, which of its packages.
-    roots: what is then required.
-    barred: the packages that then may not be part of a stack.
-    """
-
-    chosen: tuple[int, ...]
-    roots: tuple[Dependency, ...]
-    barred: frozenset[str]
+    filled: tuple[Filled, ...] = ()
 
 
 _MasksByVersion = defaultdict[int, int]
