@@ -295,3 +295,28 @@ def test_streams_that_are_closed_discard_what_is_written(
     done = laboratory.shell(f"stackgen kb stats; stackgen kb export {closed}")
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
+
+
+def test_a_current_folder_that_is_gone_is_refused(laboratory: Laboratory) -> None:
+    done = laboratory.shell("mkdir gone; cd gone; rmdir ../gone; stackgen kb stats")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the current folder cannot be used\n  why: No such file")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["explore", "numpy", "--base", "x" * 300, "--dry-run"],
+        ["kb", "stats", "--kb", "x" * 300],
+        ["advise", "x" * 300],
+        ["advise", "--environment", "x" * 300],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_path_that_no_file_system_takes_is_refused(
+    laboratory: Laboratory, command: list[str]
+) -> None:
+    done = laboratory.run(*command)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("error: cannot ")
+    assert "why: File name too long" in done.stderr

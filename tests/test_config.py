@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from stackgen.cli.config import ConfigFile, find_config
 from tests.in_process import run_command
 from tests.laboratory import Laboratory
 from tests.local_index import Published, publish
@@ -191,3 +192,9 @@ def test_every_option_of_every_command_has_a_key(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert '"option": "pi-command"' in done.stdout
     assert '"env"' not in done.stdout
+
+
+def test_folders_above_that_cannot_be_looked_into_have_no_configuration(tmp_path: Path) -> None:
+    (tmp_path / "stackgen.toml").write_text('budget = "5m"\n')
+    assert find_config(tmp_path / "sub").path == tmp_path / "stackgen.toml"
+    assert find_config(Path("x" * 300, "sub")) == ConfigFile()

@@ -60,6 +60,11 @@ def test_a_damaged_file_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot use the state") as caught:
         StateDatabase(tmp_path / "state.db")
     assert "move the file away" in caught.value.fix
+    with StateDatabase(tmp_path / "state.db", reading=True) as state:
+        with pytest.raises(StorageError, match="cannot use the state"):
+            state.findings("a knowledge base")
+        with pytest.raises(StorageError, match="cannot use the state"):
+            _ = state.installation
 
 
 def test_opening_what_is_current_writes_nothing(tmp_path: Path) -> None:

@@ -106,8 +106,10 @@ def test_init_takes_what_a_lock_has_and_writes_no_watch_twice(tmp_path: Path) ->
     assert (refused.returncode, "nothing to watch" in refused.stderr) == (2, True)
     (tmp_path / "requirements.txt").write_text("numpy==2.3.5\ntorch==2.9.0\nidna==3.7\n")
     (tmp_path / "stackgen.toml").write_text('[explore]\nbudget = "5m"\n')
+    (tmp_path / "stackgen.toml").chmod(0o600)  # addresses of notifications are secrets
     done = run_command("init", "--yes", folder=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert (tmp_path / "stackgen.toml").stat().st_mode & 0o777 == 0o600
     values = toml.loads((tmp_path / "stackgen.toml").read_text())
     assert values["explore"] == {"budget": "5m"}
     (found,) = read_watches(values, None)

@@ -5,13 +5,14 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
 from stackgen import __version__, interrupts
 from stackgen.cli.commands import Entry, build
-from stackgen.errors import StackgenError, StorageError
+from stackgen.errors import StackgenError, StorageError, UsageError
 
 _MEASURE, _KNOW, _RESOLVE, _INSTALLATION = "Measure", "Know", "Resolve and build", "Installation"
 
@@ -180,6 +181,9 @@ def _root(
     """Measure which versions of your dependencies run your code fastest, and recommend them."""
 
 
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_PATHS = (errno.ENAMETOOLONG, errno.EACCES, errno.EROFS, errno.ELOOP)
+
 ROOT_GROUP = (ENTRIES, _root)
 
 
@@ -225,6 +229,7 @@ def main() -> None:
 
 def _run(received: Sequence[int]) -> None:
     try:
+        _refuse_lost_folder()
         app()
     except StackgenError as error:
         _fail(error)
@@ -235,15 +240,41 @@ def _run(received: Sequence[int]) -> None:
     except OSError as error:
         if received and error.errno == errno.EIO:  # the terminal is gone
             _end_interrupted(error, again=False)
-        if error.errno != errno.ENOSPC:
-            raise
-        _fail(
-            StorageError(
-                "the result cannot be written",
-                why=error.strerror or str(error),
-                fix="free disk space; what was measured is stored, and the same command prints it",
-            )
+        _fail(_explained(error))
+
+
+def _refuse_lost_folder() -> None:
+    """Stop where the current folder was removed, or may not be read.
+
+    Raises:
+        UsageError: paths relative to it, and its configuration, cannot be found.
+    """
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise UsageError(
+            "the current folder cannot be used",
+            why=error.strerror or str(error),
+            fix="change into another folder, then give the same command",
+        ) from error
+
+
+def _explained(error: OSError) -> StackgenError:
+    """Return what an error of the disk means that no command has explained; raise any other."""
+    why = error.strerror or str(error)
+    if error.errno in _DISK_FULL:
+        return StorageError(
+            "the result cannot be written",
+            why=why,
+            fix="free disk space; what was measured is stored, and the same command prints it",
         )
+    if error.errno in _NO_PATHS and error.filename is not None:
+        return UsageError(
+            f"cannot use the path {error.filename}",
+            why=why,
+            fix="give another path, or change the rights of this one",
+        )
+    raise error
 
 
 def _end_interrupted(error: BaseException, *, again: bool) -> NoReturn:

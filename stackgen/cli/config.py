@@ -159,7 +159,7 @@ def find_config(folder: Path) -> ConfigFile:
     for place in (folder, *folder.parents):
         for name in FILES:
             path = place / name
-            if path.is_file():
+            if _is_file(path):
                 values = _read(path)
                 if name == "stackgen.toml":
                     return ConfigFile(path=path, values=values)
@@ -167,6 +167,14 @@ def find_config(folder: Path) -> ConfigFile:
                 if isinstance(tool, dict) and "stackgen" in tool:
                     return ConfigFile(path=path, values=_stackgen_table(tool, path))
     return ConfigFile()
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether a file is there; one that may not be looked for counts as missing."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _stackgen_table(tool: Mapping[str, Any], path: Path) -> Mapping[str, Any]:

@@ -170,11 +170,8 @@ def _by_tool(command: tuple[str, ...], path: Path, request: WriteOptions) -> str
 def _write(path: Path, content: bytes) -> None:
     path = path.resolve() if path.is_file() else path  # a link stays one
     try:
-        mode = path.stat().st_mode if path.exists() else None
         with atomic_write(path) as file:
             file.write(content)
-        if mode is not None:
-            path.chmod(mode)
     except OSError as error:
         raise StorageError(
             f"cannot write {path}",

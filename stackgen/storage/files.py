@@ -6,6 +6,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,8 +93,9 @@ def exclusive(path: Path) -> Iterator[None]:
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """Write a file that replaces ``path`` when the context ends, once its bytes are on the disk.
 
-    After an exception ``path`` is as before. The new file is readable by all users. What is there
-    and no file, such as ``/dev/stdout``, is written to and not replaced.
+    After an exception ``path`` is as before. A new file is readable by all users; one that replaces
+    another has the mode of that, from its first byte on. What is there and no file, such as
+    ``/dev/stdout``, is written to and not replaced.
 
     Args:
         path: of the file; its folder exists.
@@ -105,13 +107,15 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
         with path.open("wb") as file:
             yield file
         return
-    temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
+    temporary = path.with_name(f".stackgen-{secrets.token_hex(8)}")  # a name that is never too long
     try:
-        with temporary.open("xb") as file:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o644)
+        temporary.chmod(mode)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

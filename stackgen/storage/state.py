@@ -226,10 +226,10 @@ class StateDatabase:
 
     def findings(self, knowledge_base: str) -> tuple[tuple[str, str], ...]:
         """Return the findings as JSON, each with when it changed, oldest first."""
-        if self._reading and self._pragma("user_version") < _FINDINGS_SINCE:
-            return ()
         wanted = "SELECT state, changed_at FROM findings WHERE knowledge_base = ?"
         with self._explained():
+            if self._reading and self._pragma("user_version") < _FINDINGS_SINCE:
+                return ()
             return tuple(
                 self._connection.execute(f"{wanted} ORDER BY changed_at, id", (knowledge_base,))
             )
