@@ -8,8 +8,11 @@ set -eu
 home=${STACKGEN_HOME:-/var/lib/stackgen}
 python=/opt/stackgen/bin/python
 installed=$("$python" -c 'import pathlib, stackgen; print(pathlib.Path(stackgen.__file__).parent)')
-version=$("$python" -c 'import stackgen; print(stackgen.__version__)')
-copy=$home/package/$version
+# Two builds of one version differ in the digests that their installation recorded.
+build=$("$python" -c 'import hashlib, importlib.metadata as m, stackgen
+record = m.distribution("stackgen").read_text("RECORD") or ""
+print(stackgen.__version__, hashlib.sha256(record.encode()).hexdigest()[:12], sep="-")')
+copy=$home/package/$build
 
 if [ ! -d "$copy/stackgen" ]; then
     mkdir -p "$home/package"
