@@ -139,6 +139,16 @@ def test_a_link_that_is_no_address_leaves_the_others(server: TinyIndex, tmp_path
         assert index.skipped == {"demo": 1}
 
 
+@pytest.mark.parametrize("name", ["demo-{}-py3-none-any.whl", "demo-{}.tar.gz"])
+def test_a_file_whose_version_has_no_end_leaves_the_others(
+    server: TinyIndex, tmp_path: Path, name: str
+) -> None:
+    server.files[PAGE] += f'<a href="{name.format("9" * 5000)}">x</a>'.encode()
+    with opened(server, tmp_path) as index:
+        assert only(index).version == "1.0"
+        assert index.skipped == {"demo": 1}
+
+
 def test_a_cached_page_that_cannot_be_read_is_requested_again(
     server: TinyIndex, tmp_path: Path
 ) -> None:

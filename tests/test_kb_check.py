@@ -65,3 +65,18 @@ def test_a_refused_merge_blames_the_other_file(laboratory: Laboratory, tmp_path:
     assert f"error: {other} was not merged, and nothing was changed" in done.stderr
     assert str(laboratory.kb) not in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("version", ["banana", "9" * 5000], ids=["word", "endless"])
+def test_a_version_that_cannot_be_ordered_is_not_imported(
+    laboratory: Laboratory, tmp_path: Path, version: str
+) -> None:
+    other = tmp_path / "other.db"
+    odd = samples.stack(python="3.11", numpy=version)
+    with open_database(other) as database:
+        samples.prepare(database, odd)
+        database.add_inspection(samples.inspection(3, of=odd))
+    done = laboratory.run("kb", "merge", str(other))
+    assert (done.returncode, done.stdout) == (10, "")
+    assert f"version: '{version[:20]}" in done.stderr
+    assert "is none of PEP 440" in done.stderr

@@ -658,6 +658,12 @@ def test_a_log_names_each_activity_once_and_then_now_and_then() -> None:
     ]
 
 
+def test_what_others_wrote_does_not_steer_a_terminal() -> None:
+    stream = io.StringIO()
+    Plain(stream).note("yanked: \x1b]52;c;c2g=\x07 caf\u00e9\n\tnext")
+    assert stream.getvalue() == "yanked: \\x1b]52;c;c2g=\\x07 caf\u00e9\n\tnext\n"
+
+
 def test_what_is_over_soon_is_not_reported_and_notes_are_reported_at_once() -> None:
     now, stream = [0.0], io.StringIO()
     reported = Plain(stream, lambda: now[0], delay_s=1.0)

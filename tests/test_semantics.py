@@ -259,6 +259,8 @@ MALFORMED = (
     "good >>>= 1 ; python_version < '3'",  # as in uv, whatever its marker
     "good >>>= 1 ; extra == 'unasked'",
     "good ~= 1",
+    f"good < {'9' * 5000}",
+    f"good ; python_version < '{'9' * 5000}'",
 )
 
 
@@ -271,7 +273,7 @@ def test_a_release_with_a_malformed_requirement_is_no_candidate(line: str) -> No
     ]
 
 
-@pytest.mark.parametrize("requires", [">>3.x", "3.8", ">=3.*.*"])
+@pytest.mark.parametrize("requires", [">>3.x", "3.8", ">=3.*.*", f"<{'9' * 5000}"])
 def test_a_release_with_a_malformed_requires_python_is_no_candidate(requires: str) -> None:
     found = read(Metadata(requires_dist=(), requires_python=requires))
     reason = f"malformed metadata: Requires-Python {requires!r}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from stackgen.errors import UsageError
 from stackgen.locks.direct import FILE, REPOSITORY
@@ -73,7 +73,7 @@ def _package(name: str, found: Distribution, *, direct: bool) -> LockedPackage |
     """Return a distribution of an index; None where it is of another place, or has no version."""
     try:
         version = str(Version(found.version))
-    except (InvalidVersion, TypeError):
+    except (ValueError, TypeError):
         return None
     if _origin(found):
         return None

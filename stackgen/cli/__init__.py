@@ -199,7 +199,9 @@ def app() -> None:
 
 
 def _fail(error: StackgenError) -> NoReturn:
-    typer.echo(f"error: {error}", err=True)
+    from stackgen.report.terminal import printable
+
+    typer.echo(printable(f"error: {error}"), err=True)
     raise SystemExit(error.exit_code)
 
 

@@ -104,11 +104,12 @@ def _print(
     from stackgen.report.formats import formatted
     from stackgen.report.indicators import local_text
     from stackgen.report.tables import as_json
+    from stackgen.report.terminal import printable
 
     has_table = not (json or form) or output is not None
     odd = any(each.failure or (each.figures and each.figures.figure) for each in report.results)
     if has_table or odd:  # some formats have no place for these
-        typer.echo(local_text(report), err=not has_table)
+        typer.echo(printable(local_text(report)), err=not has_table)
     if json or form:
         text = formatted(report, form.value) if form else as_json(report)
         write_text(output, text)

@@ -185,6 +185,7 @@ def _advise(
     from stackgen.report.advice import advice_markdown, advice_text
     from stackgen.report.explore import plan_text
     from stackgen.report.tables import as_json
+    from stackgen.report.terminal import printable
 
     if request.measure.budget_s is None:
         report = advise(request, paths, os.environ, progress)
@@ -201,7 +202,7 @@ def _advise(
         AdviceFormat.JSON: as_json,
         AdviceFormat.MARKDOWN: advice_markdown,
     }
-    typer.echo(written[form](report))
+    typer.echo(printable(written[form](report)))
     if report.advice.lock is not None and writing.anything:
         applied = apply_advice(
             report,
@@ -224,12 +225,12 @@ def _advise(
 def kb_stats(kb: KnowledgeBase = None, json: AsJson = False) -> None:
     """Count what the knowledge base holds."""
     from stackgen.commands.kb import stats, stats_rows
-    from stackgen.report.tables import as_json, columns
+    from stackgen.report.tables import columns
 
     paths = _readable(kb)
     found = stats(paths)
     rows = [("file", str(paths.knowledge)), *stats_rows(found)]
-    typer.echo(as_json(found) if json else "\n".join(columns(rows, indent="")))
+    print_report(found, lambda _: "\n".join(columns(rows, indent="")), json=json)
 
 
 def kb_failures(kb: KnowledgeBase = None, json: AsJson = False) -> None:
@@ -274,7 +275,7 @@ def kb_query(
         found.columns,
         *(["" if c is None else str(c) for c in row] for row in found.rows),
     ]
-    typer.echo(as_json(found) if json else "\n".join(columns(rows, indent="")))
+    print_report(found, lambda _: "\n".join(columns(rows, indent="")), json=json)
 
 
 def kb_merge(
@@ -480,14 +481,14 @@ def kb_origins(
 ) -> None:
     """List the installations that measured what the knowledge base holds."""
     from stackgen.commands.kb_exchange import origins, origins_rows, set_trust
-    from stackgen.report.tables import as_json, columns
+    from stackgen.report.tables import columns
 
     paths = user_paths(kb=kb, reading=True)
     for begins, trusted in ((trust, True), (distrust, False)):
         if begins:
             set_trust(paths, begins, trusted=trusted)
     found = origins(paths)
-    typer.echo(as_json(found) if json else "\n".join(columns(origins_rows(found), indent="")))
+    print_report(found, lambda _: "\n".join(columns(origins_rows(found), indent="")), json=json)
 
 
 def kb_remove(

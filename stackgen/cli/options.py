@@ -49,8 +49,9 @@ def user_paths(*, kb: Path | None = None, reading: bool = False) -> "Paths":
 def print_report(found: _T, text: Callable[[_T], str], *, json: bool) -> None:
     """Print a report as JSON, or as text."""
     from stackgen.report.tables import as_json
+    from stackgen.report.terminal import printable
 
-    typer.echo(as_json(found) if json else text(found))
+    typer.echo(as_json(found) if json else printable(text(found)))
 
 
 def refuse_redirected_requirement() -> None:

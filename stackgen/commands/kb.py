@@ -65,7 +65,7 @@ def query(paths: Paths, name: str, parameters: Mapping[str, str]) -> QueryResult
     Raises:
         UsageError: there is none of that name, or its parameters are others.
     """
-    known = re.findall(r":([a-z]+)\b", find_query(name).sql)
+    known = tuple(dict.fromkeys(re.findall(r":([a-z]+)\b", find_query(name).sql)))
     for other in sorted(parameters.keys() - set(known)):
         raise UsageError(
             f"the query {name!r} has no parameter {other}",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from stackgen.index.cache import IndexCache
 from stackgen.index.config import IndexLocation
@@ -453,7 +453,7 @@ def _sdist_splits(stem: str) -> Iterator[tuple[str, str]]:
 def _version(text: str) -> str:
     try:
         return str(Version(text))
-    except InvalidVersion:
+    except ValueError:  # also a number of too many digits
         return ""
 
 

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from stackgen.knowledge.allowed import Admits, Allowed
 from stackgen.knowledge.answers import AddedRisk, CaseAnswer, SizeOf
@@ -354,7 +354,7 @@ def _apart(one: str | None, other: str | None) -> tuple[float, float, float]:
         return 0.0, 0.0, 0.0
     try:
         a, b = Version(one or ""), Version(other or "")
-    except InvalidVersion:
+    except ValueError:  # also a number of too many digits
         return math.inf, math.inf, math.inf
     if a.major != b.major:  # the oldest of newer ones is nearest, and the newest of older ones
         return abs(a.major - b.major), b.minor if b.major > a.major else 1 / (1 + b.minor), b.micro

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from stackgen.knowledge.equivalence import VARIED, Versions, target_of
 from stackgen.model.evidence import Answer, Change, ChangePolicy
@@ -152,7 +152,7 @@ def is_major(change: Change) -> bool:
 def _pair(change: Change) -> tuple[Version, Version] | None:
     try:
         return Version(change.current or ""), Version(change.recommended or "")
-    except InvalidVersion:
+    except ValueError:  # also a number of too many digits
         return None
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import islice
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from stackgen.indicators.families import FEWEST_FAMILIES, families_of, family_of
 from stackgen.knowledge.allowed import Allowed, Refusal, listed
@@ -303,7 +303,7 @@ class CaseAnswer:
         for name in names:
             try:
                 found.append(Version(versions.get(name, "0")))
-            except InvalidVersion:
+            except ValueError:  # also a number of too many digits
                 found.append(Version("0"))
         return found
 

@@ -5,6 +5,8 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from packaging.version import Version
+
 from stackgen.errors import MeasurementError
 from stackgen.knowledge import rows
 from stackgen.knowledge.rows import Cell, Row
@@ -102,6 +104,18 @@ class InvalidRow:
         return f"{self.table} {shown}: {self.reason}"
 
 
+def _refuse_unordered(artifact: Artifact) -> None:
+    """Refuse what cannot be compared with other versions: reports put them in order.
+
+    Raises:
+        ValueError: its version is none of PEP 440.
+    """
+    try:
+        Version(artifact.version)
+    except ValueError as error:  # also a number of too many digits
+        raise ValueError(f"version: {rows.shown(artifact.version)} is none of PEP 440") from error
+
+
 def _shown(value: object) -> str:
     plain = isinstance(value, str) and value.isascii() and value.isprintable()
     return str(value) if plain and len(str(value)) <= _ID_LENGTH else rows.shown(value)
@@ -151,6 +165,7 @@ class Checker:
 
     def _artifact(self, row: _Cells) -> Row:
         artifact = rows.artifact_of(row)
+        _refuse_unordered(artifact)
         self._artifacts[artifact.name, artifact.version, artifact.sha256] = artifact
         return rows.artifact_row(artifact)
 

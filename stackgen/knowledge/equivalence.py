@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from stackgen.knowledge.graph import StackNode
 from stackgen.locks.reading import in_target
@@ -357,7 +357,7 @@ def _normal(version: str) -> str:
     """Return a version with three parts or more: 2.12 is 2.12.0."""
     try:
         found = Version(version)
-    except InvalidVersion:
+    except ValueError:  # also a number of too many digits
         return version
     parts = (*found.release, 0, 0)[: max(3, len(found.release))]
     text = ".".join(map(str, parts))

@@ -29,6 +29,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_ENDLESS = re.compile(r"\d{1000}")  # Python converts up to 4,300 digits
 _DECLARED = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")  # PEP 263
 
 
@@ -72,6 +73,8 @@ def beginning(text: str) -> str:
         raise MalformedError("it seems to be HTML or XML (a download that went wrong?)")
     if "\0" in start:
         raise MalformedError("it is a binary file")
+    if _ENDLESS.search(start):
+        raise MalformedError("a number in it has a thousand digits or more, as no version has")
     return start
 
 

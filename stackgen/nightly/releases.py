@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.specifiers import SpecifierSet
+from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
 from stackgen.errors import ResolutionError
@@ -107,7 +107,7 @@ def _fits(artifact: Artifact, tags: frozenset[str], python: str) -> bool:
     try:
         _, _, _, own = parse_wheel_filename(artifact.filename)
         admitted = SpecifierSet(artifact.requires_python or "").contains(python, prereleases=True)
-    except (InvalidWheelFilename, InvalidSpecifier):
+    except ValueError:  # of a file's name, a specifier, or a number of too many digits
         return False
     return admitted and bool({str(tag) for tag in own} & tags)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from stackgen.errors import UsageError
 from stackgen.model.choices import AuditService
@@ -286,7 +286,7 @@ def _is_inside(events: Iterable[Mapping[str, object]], version: Version) -> bool
 def _readable(text: object) -> Version | None:
     try:
         return Version(text) if isinstance(text, str) else None
-    except InvalidVersion:
+    except ValueError:  # also a number of too many digits
         return None
 
 

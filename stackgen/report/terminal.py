@@ -1,5 +1,6 @@
 """Progress: a live line on a terminal, plain lines in a log. All of it goes to standard error."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from rich.status import Status
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 QUIET_S = 10.0
 """In a log, the same activity is printed no more often than this."""
 
@@ -39,7 +41,7 @@ class Plain:
 
     def note(self, text: str) -> None:
         """Print a line."""
-        print(text, file=self._stream, flush=True)
+        print(printable(text), file=self._stream, flush=True)
 
 
 class Live(Plain):
@@ -70,7 +72,7 @@ class Live(Plain):
         if self._status is None:
             super().note(text)
         else:
-            self._status.console.print(text, markup=False, highlight=False)
+            self._status.console.print(printable(text), markup=False, highlight=False)
 
 
 @contextmanager
@@ -82,6 +84,15 @@ def open_progress(stream: TextIO, *, delay_s: float = 0.0) -> Iterator[Plain]:
             if stream.isatty()
             else Plain(stream, delay_s=delay_s)
         )
+
+
+def printable(text: str) -> str:
+    """Return a text with its control characters spelled out, but for line ends and tabs.
+
+    Names, reasons and logs come from indexes, packages and other people's knowledge bases: none of
+    them may move the cursor of a terminal, or write to its clipboard.
+    """
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def _counted(text: str, done: int, total: int) -> str:

@@ -13,7 +13,7 @@ from packaging.markers import Marker
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from stackgen.errors import UsageError
 from stackgen.model.packages import Metadata, Target
@@ -21,6 +21,8 @@ from stackgen.model.packages import Metadata, Target
 # Most lines are for an extra that is not required. To see that takes no parser: such a line ends in
 # a condition on the extra, and in no "or" that could hold without it.
 _EXTRA = re.compile(r"\bextra\s*==\s*(['\"])([^'\"]+)\1")
+# Python converts numbers of up to 4,300 digits; a longer one fails where versions are compared.
+_ENDLESS = re.compile(r"\d{1000}")
 _ONLY_EXTRA = re.compile(r";(?:(?!\bor\b).)*\bextra\s*==\s*(['\"])[^'\"]+\1[\s)]*$")
 
 
@@ -43,8 +45,14 @@ def parse_requirement(text: str) -> Requirement:
     """Read a requirement of the user.
 
     Raises:
-        UsageError: it is not PEP 508.
+        UsageError: it is not PEP 508, or has a number that is too long for a version.
     """
+    if _ENDLESS.search(text):
+        raise UsageError(
+            f"cannot read the requirement {text[:60]}...",
+            why="a number in it has a thousand digits or more",
+            fix='write it as in "tensorflow>=2.7", in quotes',
+        )
     try:
         return Requirement(text)
     except InvalidRequirement as error:
@@ -198,6 +206,8 @@ _REPAIRS = tuple(
 @lru_cache(maxsize=100_000)
 def _read(line: str) -> Requirement | None:
     """Return a requirement of a release, repaired where that takes a known form; or None."""
+    if _ENDLESS.search(line):
+        return None
     demand, semicolon, marker = line.partition(";")
     for repaired in _repaired(demand):
         try:
@@ -219,6 +229,8 @@ def _repaired(text: str) -> Iterator[str]:
 @lru_cache(maxsize=10_000)
 def read_specifier(text: str) -> SpecifierSet | None:
     """Return a ``Requires-Python``, repaired where that takes a known form; or None."""
+    if _ENDLESS.search(text):
+        return None
     for repaired in _repaired(text):
         try:
             return SpecifierSet(repaired, prereleases=True)
@@ -246,7 +258,8 @@ def malformed_python(requires: str) -> str:
 
 @lru_cache(maxsize=200_000)
 def _is_readable(line: str) -> bool:
-    return _PLAIN.fullmatch(line) is not None or _read(line) is not None
+    plain = _PLAIN.fullmatch(line) is not None and _ENDLESS.search(line) is None
+    return plain or _read(line) is not None
 
 
 @lru_cache(maxsize=100_000)
@@ -294,7 +307,7 @@ def pins_exactly(specifier: str, version: str) -> bool:
 def _version_or_none(text: str) -> Version | None:
     try:
         return Version(text)
-    except InvalidVersion:
+    except ValueError:  # also a number of too many digits
         return None
 
 

@@ -34,7 +34,9 @@ pairs = st.dictionaries(texts, texts, max_size=4).map(lambda d: tuple(sorted(d.i
 artifacts = st.builds(
     Artifact,
     name=names,
-    version=texts,
+    version=st.from_regex(
+        r"[0-9]{1,3}(\.[0-9]{1,2}){0,3}(rc1|\.post2)?(\+[a-z]{1,3})?", fullmatch=True
+    ),
     filename=texts,
     sha256=st.text("0123456789abcdef", max_size=8),
     url=texts,

@@ -352,6 +352,7 @@ def test_a_line_that_pins_nothing_is_named(line: str, message: str) -> None:
         ("Pipfile.lock", "", "it is empty"),
         ("requirements.txt", " \n\t\n", "it is empty"),
         ("requirements.txt", "# nothing\n", "names none"),
+        ("requirements.txt", f"numpy=={'9' * 5000}\n", "has a thousand digits"),
         ("Pipfile.lock", '{"_meta": {', "broken JSON"),
         ("Pipfile.lock", "hello", "not JSON"),
         ("Pipfile.lock", '{"_meta": {}, "default": []}', "default is not a table"),
