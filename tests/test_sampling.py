@@ -9,9 +9,9 @@ from hypothesis import given
 
 from stackgen.errors import UsageError
 from stackgen.resolve import choose
-from stackgen.resolve.choose import pairwise_cover, stratified
-from stackgen.resolve.space import Slice
-from tests.spaces import Index, chance_of_counts, space
+from stackgen.resolve.choose import contemporary, pairwise_cover, stratified
+from stackgen.resolve.space import Slice, Space
+from tests.spaces import Index, artifact, chance_of_counts, closure, space
 from tests.test_space import indexes
 
 SKEWED: Index = {
@@ -146,3 +146,30 @@ def test_a_cover_of_too_many_choices_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(choose, "MOST_COVERED", 3)
     with pytest.raises(UsageError, match="too many choices"):
         pairwise_cover(space(SKEWED, "a").slices(["a", "b"]))
+
+
+@pytest.mark.parametrize(
+    ("uploaded", "helper"),
+    [
+        ("2020-01-01T00:00:00Z", "1.0"),
+        ("2020-01-01T01:00:00.1234567+01:00", "1.0"),
+        ("2020-01-01", "1.0"),
+        ("yesterday", None),
+        ("9999-12-31T23:59:59Z", "2.0"),
+        (None, None),
+    ],
+)
+def test_contemporaries_are_chosen_by_upload_times_as_indexes_write_them(
+    uploaded: str | None, helper: str | None
+) -> None:
+    pages = {
+        "main": (artifact("main", "1.0", uploaded=uploaded),),
+        "helper": (
+            artifact("helper", "2.0", uploaded="2024-01-01T00:00:00Z"),
+            artifact("helper", "1.0", uploaded="2020-06-01 10:00"),
+        ),
+    }
+    built = Space(closure({"main": {"1.0": ["helper"]}}, "main", pages=pages).universe())
+    (choice,) = built.slices(["main"])
+    lock = contemporary(built, choice)
+    assert (lock.versions["helper"] if lock else None) == helper

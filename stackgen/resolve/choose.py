@@ -3,12 +3,14 @@
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
+from functools import lru_cache
 from itertools import combinations
 
 from stackgen.errors import UsageError
 from stackgen.model.choices import Granularity
 from stackgen.model.packages import Lock
+from stackgen.resolve.candidates import moment
 from stackgen.resolve.dependencies import parsed_version
 from stackgen.resolve.space import Slice, Space
 
@@ -152,6 +154,7 @@ def _row(choice: Slice) -> _Row:
     return tuple(versions.get(name, "") for name in choice.varied)
 
 
+_moment = lru_cache(maxsize=65536)(moment)
 CONTEMPORARY = timedelta(days=365)
 """How much later than the varied release a contemporary of it may have been uploaded."""
 
@@ -219,15 +222,15 @@ def _contemporary_versions(space: Space, lock: Lock, choice: Slice) -> Mapping[s
     packages of which nothing would be left keep every version.
     """
     first = choice.versions[0][0] if choice.versions else ""
-    uploaded = next((a.uploaded for a in lock.artifacts if a.name == first), None)
+    uploaded = next((_moment(a.uploaded or "") for a in lock.artifacts if a.name == first), None)
     if uploaded is None:
         return {}
-    moment = datetime.fromisoformat(uploaded.replace("Z", "+00:00")) + CONTEMPORARY
-    latest = moment.isoformat()
     found = {}
     for name, releases in space.universe.releases.items():
-        pairs = [(each.label, each.artifact.uploaded) for each in releases]
-        kept = frozenset(label for label, time in pairs if not time or time <= latest)
+        pairs = [(each.label, _moment(each.artifact.uploaded or "")) for each in releases]
+        kept = frozenset(
+            label for label, time in pairs if time is None or time - uploaded <= CONTEMPORARY
+        )
         if kept and "[" not in name:
             found[name] = kept
     return found
