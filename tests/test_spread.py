@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from stackgen.campaign.indicators import known_indicators
 from stackgen.campaign.options import SearchOptions
-from stackgen.campaign.request import CampaignRequest
+from stackgen.campaign.request import CampaignRequest, MeasurementRequest
 from stackgen.campaign.spread import (
     left_out,
     read_defaults,
@@ -153,8 +154,24 @@ def test_whatever_else_says_which_stacks_take_part_is_left_as_it_is(
     assert with_defaults(request_) is request_
 
 
+def test_numpy_alone_is_measured_by_several_families_unless_the_command_says_what() -> None:
+    several = ("numpy/matmul", "numpy/sort", "numpy/ufunc")
+    numpy = explored("numpy>=1.26")
+    assert with_defaults(numpy).measurement.indicators == several
+    more = changed(numpy, search=SearchOptions(stacks=8))
+    assert with_defaults(more) == more.with_indicators(*several)
+    assert with_defaults(changed(numpy, lock=Path("uv.lock"))).measurement.indicators == ()
+    assert with_defaults(explored("tensorflow")).measurement.indicators == ()
+    given = explored("numpy").with_indicators("fft")
+    assert with_defaults(given).measurement.indicators == ("fft",)
+    sized = MeasurementRequest(parameters=(("size", "64"),))
+    assert not with_defaults(replace(explored("numpy"), measurement=sized)).measurement.indicators
+
+
 def test_every_row_of_the_table_can_be_explored() -> None:
+    known = {each.name for each in known_indicators()}
     for each in read_defaults():
+        assert known.issuperset(each.indicators)
         assert each.packages
         assert each.stacks >= 3
         assert each.releases >= 2

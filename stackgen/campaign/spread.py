@@ -28,6 +28,7 @@ class Defaults:
     stacks: how many take part. releases: the newest minor releases over which they are spread.
     download_bytes: of the wheels of all of them, at most.
     settings: environment variables with the values that are tried beside the default.
+    indicators: what is measured; empty means the framework's matmul.
     """
 
     packages: tuple[str, ...]
@@ -35,6 +36,7 @@ class Defaults:
     releases: int
     download_bytes: int
     settings: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    indicators: tuple[str, ...] = ()
 
 
 @cache
@@ -50,6 +52,7 @@ def read_defaults() -> tuple[Defaults, ...]:
             settings=tuple(
                 (name, tuple(values)) for name, values in row.get("settings", {}).items()
             ),
+            indicators=tuple(row.get("indicators", ())),
         )
         for row in toml.loads(text).values()
     )
@@ -67,15 +70,24 @@ def with_defaults(request: CampaignRequest) -> CampaignRequest:
     """Return a request with the default choice, where it names a framework and nothing else.
 
     Whatever else says which stacks take part (``--stacks``, ``--set``, ``--vary``, ``--from``, ...)
-    leaves the request as it is, and so does ``--order newest``.
+    leaves the request as it is, and so does ``--order newest``. The indicators depend on the
+    framework alone, not on how many of its stacks take part, so that a rerun with more goes on.
     """
     stacks, search, found = request.stacks, request.search, defaults_of(request)
-    silent = (
+    alone = (
         request.kind == "explore"
-        and not (stacks.settings or stacks.vary or stacks.fixed or stacks.project or stacks.pair)
+        and not (stacks.vary or stacks.fixed or stacks.project or stacks.pair)
         and stacks.lock is None
         and stacks.baseline_file is None
         and stacks.baseline is None
+    )
+    measured = request.measurement
+    given = (measured.indicators, measured.program, measured.parameters, measured.weights)
+    if alone and found and found.indicators and not (any(given) or request.scaling.cpus):
+        request = request.with_indicators(*found.indicators)
+    silent = (
+        alone
+        and not stacks.settings
         and stacks.granularity is Granularity.MINOR
         and search == SearchOptions(order=search.order, download_bytes=search.download_bytes)
     )

@@ -61,8 +61,9 @@ def explore(
     """Measure which stack runs fastest on this machine.
 
     Stacks are complete sets of versions that satisfy REQUIREMENT...; some are built and measured
-    against each other within the budget. The same command resumes an earlier run. Exit code 3
-    means that there is no answer yet, 6 that equal stacks were shown to differ.
+    against each other within the budget. Without --pi, matmul is measured; where NumPy alone
+    is explored, sort and ufunc are, too. The same command resumes an earlier run. Exit code 3 means
+    that there is no answer yet, 6 that equal stacks were shown to differ.
     """
     refuse_no_requirement(requirements, baseline.around, command="explore")
     from stackgen.campaign.program import read_program
