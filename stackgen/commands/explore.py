@@ -23,6 +23,7 @@ from stackgen.commands.lock_out import check_folder, keep_winner
 from stackgen.errors import EvidenceError, UsageError
 from stackgen.index import PackageIndex
 from stackgen.knowledge.database import open_database
+from stackgen.knowledge.loading import prepare
 from stackgen.model.choices import Prereleases, Strategy
 from stackgen.model.progress import Progress
 from stackgen.model.reports.campaigns import ExplorePlan, ExploreReport
@@ -86,6 +87,8 @@ def explore(
         refuse_without_disk_space(campaign.plan.estimate, paths)
         with open_database(paths.knowledge) as database:
             found = campaign.run(database)
+            if not found.run.interrupted:
+                prepare(database, campaign.backend.machine)  # so that the next answer is quick
         if request.lock_out is None:
             return found
         config = index_config(request.index, environ)
