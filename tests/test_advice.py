@@ -365,7 +365,9 @@ def test_a_machine_as_the_users_is_elsewhere_where_nobody_trusted_measured_it() 
             trusted=frozenset([*CAMPAIGNS, *others]),
             trusted_origins=trusted,
         )
-        return advisor(known).advise(LOCK).answer
+        found = advisor(known).advise(LOCK)
+        assert found.same_machine
+        return found.answer
 
     assert answer() is Answer.ELSEWHERE
     assert answer("two") is Answer.ELSEWHERE

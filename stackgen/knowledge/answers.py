@@ -192,7 +192,8 @@ class CaseAnswer:
         return Advice(
             answer=Answer.UNKNOWN,
             effects=effects,
-            same_machine=self.case.machine.id == self.known.machine.id and not elsewhere,
+            same_machine=self.case.machine.id == own
+            and (not bases or any(dict(e.machines).get(own, 0) >= OWN_SHARE for e in bases)),
             provenance=provenance,
             scope=Scope.PROGRAM if self._of_program else scope if effects else Scope.NOTHING,
             families=families,

@@ -328,7 +328,7 @@ class Advice:
     provenance: of each effect, in their order.
     refused: why what is (or may be) faster is not recommended, nor measured; "" where nothing is.
     option: of the command line that would admit it; "" where none would.
-    same_machine: whether the evidence was measured on this machine.
+    same_machine: whether the evidence was measured on such a machine as this one, by whomever.
     sole_origins: without each of these alone nothing would be recommended; "" is this installation.
     why: nothing is known; "" of other answers.
     pins: (name, version) pairs of the lock's framework and NumPy.
