@@ -10,7 +10,8 @@ import pytest
 
 from stackgen.knowledge.advice import Advisor, Exists
 from stackgen.knowledge.allowed import Admits
-from stackgen.knowledge.answers import AddedRisk
+from stackgen.knowledge.answers import AddedRisk, OtherBuild
+from stackgen.knowledge.equivalence import filled
 from stackgen.knowledge.evidence import summaries
 from stackgen.knowledge.judgement import Knowledge
 from stackgen.measure import count_failures
@@ -236,6 +237,26 @@ def test_what_a_recommendation_takes_out_is_not_said_to_be_unmeasured() -> None:
     caveat = next(each for each in found.caveats if "not part of what was measured" in each)
     assert "flask" in caveat
     assert "jax" not in caveat
+
+
+def test_what_was_measured_in_another_build_is_not_recommended() -> None:
+    """One version of two indexes is one stack here; a lock would take the build of its own."""
+    measured = blocks({OWN: 1.0, FAST: 0.8})
+    advice = advice_for(measured, other_build=lambda stacks: f"{len([*stacks])} stacks differ")
+    assert (advice.answer, advice.lock) == (Answer.REFUSED, None)
+    assert advice.refused == (
+        "tensorflow 2.12.0 -> 2.15.0, numpy 1.23.5 -> 1.26.4: 2 stacks differ"
+    )
+
+
+def test_what_a_file_leaves_open_is_taken_as_an_installer_takes_it() -> None:
+    """The newest NumPy that was measured: an older one would make it faster on paper alone."""
+    stacks = [stack(tensorflow="2.12.0", numpy=v).stack for v in ("1.22.4", "1.23.5", "1.23.0")]
+    packages = (LockedPackage(name="tensorflow", version="2.12.0"),)
+    file = LockFile(path="requirements.txt", format="requirements", packages=packages)
+    for order in (stacks, stacks[::-1]):
+        found = {each.name: each.version for each in filled(file, order, "3.11").packages}
+        assert found == {"tensorflow": "2.12.0", "numpy": "1.23.5"}
 
 
 def test_where_nothing_is_faster_nothing_is_recommended() -> None:

@@ -251,7 +251,9 @@ def filled(lockfile: LockFile, stacks: Iterable[Stack], python: str) -> LockFile
     """Return a requirements.txt that pins few packages with the rest as it was measured.
 
     Many pin a framework and NumPy alone. What these need is installed with them; of the measured
-    stacks with the same frameworks and NumPy, the one most like the file says in which versions.
+    stacks with the same frameworks and NumPy, the one most like the file says in which versions:
+    of several, the one with the newest NumPy, as an installer takes it. An older one would make a
+    recommendation of what is installed already.
 
     Args:
         stacks: that were measured.
@@ -275,7 +277,8 @@ def filled(lockfile: LockFile, stacks: Iterable[Stack], python: str) -> LockFile
         ):
             other = sum(versions[name] != own[name] for name in needed & own.keys())
             is_own = Setting.of(stack.facts, ()).python.split()[-1] == python
-            found.append((not is_own, len(pinned) - len(shared), other, stack.id, stack))
+            age = [-part for part in _release(versions["numpy"])] if "numpy" in versions else []
+            found.append((not is_own, len(pinned) - len(shared), other, age, stack.id, stack))
     if not found:
         return lockfile
     stack = min(found)[-1]
@@ -350,6 +353,14 @@ def component_distributions(call: IndicatorCall) -> frozenset[str]:
     """Return the distributions of which an indicator measures one."""
     component = call.indicator.component
     return FRAMEWORKS.get(component, frozenset({component}))
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Return the first numbers of a version, of which all have equally many."""
+    try:
+        return (*Version(version).release, 0, 0, 0, 0)[:4]
+    except InvalidVersion:
+        return (0, 0, 0, 0)
 
 
 @cache
