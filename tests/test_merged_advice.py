@@ -9,11 +9,12 @@ import pytest
 
 from stackgen.campaign.indicators import CONTROL
 from stackgen.campaign.options import IndexOptions
-from stackgen.commands.advise import advise
-from stackgen.commands.advise_request import AdviseRequest
+from stackgen.commands.advise import advise, open_sources
+from stackgen.commands.advise_request import ADVISE, AdviseRequest
 from stackgen.commands.options import AdviceOptions
 from stackgen.executors.machine import this_machine
 from stackgen.knowledge.database import open_database
+from stackgen.knowledge.recommendation import alpha_after
 from stackgen.model.evidence import Answer
 from stackgen.model.inspections import (
     Indicator,
@@ -56,11 +57,16 @@ def ran(
 
 
 def measured(
-    path: Path, seed: int, machine: Machine = HERE, old: Stack = OLD, new: Stack = NEW
+    path: Path,
+    seed: int,
+    machine: Machine = HERE,
+    old: Stack = OLD,
+    new: Stack = NEW,
+    kind: str = samples.CAMPAIGN.kind,
 ) -> Path:
     """Write a campaign in which the new stack, with NumPy 2.0, takes half the time."""
     noise = random.Random(seed)
-    campaign = replace(samples.CAMPAIGN, seed=seed, machine_id=machine.id)
+    campaign = replace(samples.CAMPAIGN, seed=seed, machine_id=machine.id, kind=kind)
     with open_database(path) as database:
         samples.prepare(database, old, new)
         database.add_machine(machine)
@@ -85,19 +91,18 @@ def paths(tmp_path: Path) -> Paths:
     return Paths(cache=tmp_path / "cache", knowledge=measured(tmp_path / "mine.db", 1))
 
 
-def advised(paths: Paths) -> AdviceReport:
+def request(paths: Paths) -> AdviseRequest:
     folder = paths.knowledge.parent
     index = publish(folder, {"numpy": {"1.26.4": Published(), "2.0.0": Published()}})
-    return advise(
-        AdviseRequest(
-            path=folder / "requirements.txt",
-            index=IndexOptions(index_url=index),
-            options=AdviceOptions(allow_major=True),
-        ),
-        paths,
-        {"PIP_CONFIG_FILE": os.devnull},
-        NullProgress(),
+    return AdviseRequest(
+        path=folder / "requirements.txt",
+        index=IndexOptions(index_url=index),
+        options=AdviceOptions(allow_major=True),
     )
+
+
+def advised(paths: Paths) -> AdviceReport:
+    return advise(request(paths), paths, {"PIP_CONFIG_FILE": os.devnull}, NullProgress())
 
 
 def test_an_advice_from_own_inspections_names_no_other_knowledge_base(paths: Paths) -> None:
@@ -130,3 +135,16 @@ def test_what_another_machine_measured_is_shown_and_not_recommended(paths: Paths
     assert samples.STARTED[:10] in text
     assert " --measure 15m --allow-major --index-url " in report.measure_command
     assert report.measure_command in text
+
+
+def test_campaigns_that_decided_the_same_versions_of_another_file_are_counted(paths: Paths) -> None:
+    """A comment in the lock, or a copy of it, makes no new question of an answer that repeats."""
+    for seed in (5, 6, 7):
+        measured(paths.knowledge, seed, kind=ADVISE)
+    environ = {"PIP_CONFIG_FILE": os.devnull}
+    with open_sources(request(paths), paths, environ, NullProgress()) as sources:
+        assert sources.advisor().alpha == alpha_after(3)
+    other = replace(request(paths), path=paths.knowledge.parent / "other.txt")
+    other.path.write_text("numpy==1.26.3\n")
+    with open_sources(other, paths, environ, NullProgress()) as sources:
+        assert sources.advisor().alpha == alpha_after(0)

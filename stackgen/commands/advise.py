@@ -39,7 +39,7 @@ from stackgen.index.config import uv_variables
 from stackgen.knowledge.advice import Advisor
 from stackgen.knowledge.database import Database, open_database
 from stackgen.knowledge.derived import judged_controls
-from stackgen.knowledge.equivalence import filled
+from stackgen.knowledge.equivalence import LockedOn, filled
 from stackgen.knowledge.loading import load_knowledge
 from stackgen.knowledge.recommendation import alpha_after
 from stackgen.knowledge.seed import load_shipped
@@ -235,7 +235,7 @@ class Sources:
             added_risk=self.security.added,
             policy=self.request.options.policy,
             python=".".join(self.request.options.python.split(".")[:2]),
-            alpha=alpha_after(sum(each.id in self.trusted for each in self.own_campaigns())),
+            alpha=alpha_after(len(self._deciding_campaigns())),
             most_next=most_next,
         )
 
@@ -251,6 +251,24 @@ class Sources:
             for each in reversed(every)
             if each.machine_id == machine and json.loads(each.request).get("lock") == own
         ]
+
+    def _deciding_campaigns(self) -> frozenset[CampaignId]:
+        """Return the campaigns that were run to decide an answer for this lock, and count.
+
+        Those of other locks with the same versions decided the same: an answer that goes on until
+        it is another one has to count them, whatever else of the file changed meanwhile.
+        """
+        machine = this_machine().id
+        every = {x.id for x in self.database.campaigns(kind=ADVISE) if x.machine_id == machine}
+        own = {each.id for each in self.own_campaigns()}
+        locked = LockedOn(self.lockfile)
+        alike = {
+            each.campaign_id
+            for each in self.known.summaries
+            if each.is_baseline and each.campaign_id in every - own
+            if self.known.nodes.stands_for(each.indicator_id, each.stack_id, locked)
+        }
+        return frozenset(each for each in own | alike if each in self.trusted)
 
     def measures(self, advice: Advice) -> bool:
         """Return whether a campaign could decide an answer."""

@@ -90,6 +90,7 @@ class Equivalence:
             whole: what all stacks of the knowledge base make, where these are a part of them; it
                 takes the place of ``loaded``.
         """
+        self._stacks = stacks
         self._versions = {each: normal_versions(stack) for each, stack in stacks.items()}
         self._keys: dict[IndicatorId, Container[str]] = {}
         self._names: dict[IndicatorId, Sequence[tuple[str, ...]]] = {}
@@ -162,6 +163,15 @@ class Equivalence:
     def stands(self, stack: StackId) -> bool:
         """Return whether a stack is one of any node: it loaded what an indicator measures."""
         return any(stack in nodes for nodes in self._nodes.values())
+
+    def stands_for(self, indicator: IndicatorId, stack: StackId, locked: "LockedOn") -> bool:
+        """Return whether a stack is the node that a lock has on an indicator, where it was used."""
+        node = self.nodes(indicator).get(stack)
+        if node is None:
+            return False
+        known = self._stacks[stack]
+        setting = Setting.of(known.facts, known.settings)
+        return node.key == self.find(indicator, locked.versions(known.facts), setting)
 
     def differing(self, stack: StackId, versions: Versions) -> tuple[str, ...]:
         """Return in which packages that decide a timing versions differ from those of a stack.
