@@ -392,3 +392,19 @@ def test_what_nobody_measured_is_proposed_in_final_releases(tmp_path: Path) -> N
     done = run_command(*words, folder=tmp_path, environ=environ)
     assert "numpy 2.3.5" in done.stdout, done.stderr
     assert "rc1" not in done.stdout
+
+
+def test_a_partly_pinned_file_is_resolved_for_a_python_that_has_wheels_of_its_pins(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "lock.txt").write_text("numpy==1.19.5\nsix\n")
+    for name, version, tag in (
+        ("numpy", "1.19.5", "cp39-cp39-manylinux2014_x86_64"),
+        ("six", "1.16.0", "py3-none-any"),
+    ):
+        (tmp_path / f"{name}-{version}-{tag}.whl").write_bytes(make_wheel(name, version))
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    words = ("advise", "lock.txt", "--no-index", "--find-links", ".", "--json")
+    done = run_command(*words, folder=tmp_path, environ=environ)
+    assert "lock.txt is resolved for Python 3.9" in done.stderr
+    assert json.loads(done.stdout)["advice"]["pins"] == [["numpy", "1.19.5"]]

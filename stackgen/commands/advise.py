@@ -21,6 +21,7 @@ from stackgen.commands.advise_next import (
     explore_command,
     free_requirements,
     nothing_varies,
+    python_with_wheels,
 )
 from stackgen.commands.advise_request import ADVISE, AdviseRequest
 from stackgen.commands.advise_security import Security
@@ -148,6 +149,13 @@ def open_sources(
     ):
         load_shipped(database, paths.seeds, notify=progress.note)
         if lockfile.unpinned and target is not None:
+            named = "" if python or builder else python_with_wheels(lockfile, index)
+            if named:
+                progress.note(
+                    f"{request.path} is resolved for Python {named}: Python {target.python} has "
+                    "not all wheels that it pins; --python chooses another."
+                )
+                target = stated_target(python=named, platform="linux")
             lockfile = completed(lockfile, target, index=index, progress=progress)
         for note in _without_effect(request, lockfile):
             progress.note(note)

@@ -65,42 +65,9 @@ class NextMeasurement:
 
     @cached_property
     def _base(self) -> str:
-        """Return the Python to name, where the one that is taken by itself has not all wheels.
-
-        Where the lock names wheels or a range of Pythons, these decide; others are looked up.
-        """
         if self.request.target.base or self.request.options.python:
             return ""
-        pythons = {each.name: each.python for each in read_definitions() if each.python}
-        first = {platform.python_version(), pythons.get(DEFAULT_BASE, "3.11")}
-        admitted = [e for e in (*first, *pythons.values()) if admits_python(self.lockfile, e)]
-        if all(map(self._has_wheels, first.intersection(admitted) or admitted)):
-            return ""
-        shipped = sorted(pythons.values(), key=Version, reverse=True)
-        others = dict.fromkeys((*shipped, *(f"3.{minor}" for minor in range(14, 5, -1))))
-        return next(filter(self._has_wheels, others), "")
-
-    def _has_wheels(self, python: str) -> bool:
-        """Return whether the index has a file of each pin that varies for a Python."""
-        if not admits_python(self.lockfile, python):
-            return False
-        target = stated_target(python=python, platform="linux")
-        try:
-            installed = in_target(self.lockfile, target)
-            if not varied_in([e.name for e in installed]):
-                return not varied_in(default_versions(self.lockfile))
-            locked = {e.name: e for e in installed if not e.wheels}
-            pins = {name: locked[name].version for name in varied_in(locked)}
-            offered = self.index.candidates_many(pins)
-        except (IndexUnavailableError, UsageError):
-            return True  # as far as is known
-        selector = Selector(target, Policy(prereleases=Prereleases.ALLOW))
-        for name, version in pins.items():
-            files = [e for e in offered[name] or () if e.version == version and e.is_wheel]
-            found = selector.select(files, ())
-            if files and all(isinstance(each.found, str) for each in found):
-                return False
-        return True
+        return python_with_wheels(self.lockfile, self.index)
 
     def needs(self, advice: Advice) -> tuple[int | None, int | None]:
         """Return about what measuring will download, and take on disk; None where not known."""
@@ -163,6 +130,45 @@ class NextMeasurement:
             for name, files in self.index.candidates_many(ranges).items()
             for one in selector.select(files or (), ())
         )
+
+
+def python_with_wheels(lockfile: LockFile, index: PackageIndex) -> str:
+    """Return the Python to name, where the one that is taken by itself has not all wheels.
+
+    Where the lock names wheels or a range of Pythons, these decide; others are looked up. "" where
+    no other one is needed, or has them.
+    """
+    pythons = {each.name: each.python for each in read_definitions() if each.python}
+    first = {platform.python_version(), pythons.get(DEFAULT_BASE, "3.11")}
+    admitted = [e for e in (*first, *pythons.values()) if admits_python(lockfile, e)]
+    if all(_has_wheels(lockfile, index, e) for e in first.intersection(admitted) or admitted):
+        return ""
+    shipped = sorted(pythons.values(), key=Version, reverse=True)
+    others = dict.fromkeys((*shipped, *(f"3.{minor}" for minor in range(14, 5, -1))))
+    return next((each for each in others if _has_wheels(lockfile, index, each)), "")
+
+
+def _has_wheels(lockfile: LockFile, index: PackageIndex, python: str) -> bool:
+    """Return whether the index has a file of each pin that varies for a Python."""
+    if not admits_python(lockfile, python):
+        return False
+    target = stated_target(python=python, platform="linux")
+    try:
+        installed = in_target(lockfile, target)
+        if not varied_in([e.name for e in installed]):
+            return not varied_in(default_versions(lockfile))
+        locked = {e.name: e for e in installed if not e.wheels}
+        pins = {name: locked[name].version for name in varied_in(locked)}
+        offered = index.candidates_many(pins)
+    except (IndexUnavailableError, UsageError):
+        return True  # as far as is known
+    selector = Selector(target, Policy(prereleases=Prereleases.ALLOW))
+    for name, version in pins.items():
+        files = [e for e in offered[name] or () if e.version == version and e.is_wheel]
+        found = selector.select(files, ())
+        if files and all(isinstance(each.found, str) for each in found):
+            return False
+    return True
 
 
 def free_requirements(lockfile: LockFile, policy: ChangePolicy, target: Target) -> tuple[str, ...]:
