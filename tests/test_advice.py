@@ -188,6 +188,7 @@ def advice_for(
     trusted_origins: Sequence[str] = (),
     exists: Exists = everything,
     added_risk: AddedRisk = lambda _: None,
+    other_build: OtherBuild = lambda _: None,
     **policy: Any,
 ) -> Advice:
     known = known_from(
@@ -206,6 +207,7 @@ def advice_for(
         admits=admits,
         exists=exists,
         added_risk=added_risk,
+        other_build=other_build,
         policy=ChangePolicy(**policy),
     ).advise(lockfile)
 

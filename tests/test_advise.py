@@ -12,8 +12,9 @@ from stackgen.commands.advise_admission import Admission
 from stackgen.errors import ResolutionError
 from stackgen.index import PackageIndex, load_config
 from stackgen.model.evidence import Change
-from stackgen.model.packages import LockedPackage, LockFile
+from stackgen.model.packages import Lock, LockedPackage, LockFile
 from stackgen.model.progress import NullProgress
+from stackgen.model.stacks import Stack
 from stackgen.resolve.candidates import Policy
 from stackgen.resolve.requirements import parse_requirements
 from tests.campaign_requests import campaign_request
@@ -167,3 +168,19 @@ def test_a_lock_for_another_python_names_the_ones_that_have_wheels(tmp_path: Pat
     with PackageIndex(config, tmp_path / "cache") as index, pytest.raises(ResolutionError) as error:
         installable(index, path, ["frame"], TARGET, Policy(), NullProgress())
     assert error.value.fix.endswith("--base 3.9 (of 3.8, 3.9)")
+
+
+def test_another_build_of_the_measured_version_is_named(index: PackageIndex) -> None:
+    """Two indexes may have one version in two builds, and a lock takes that of its own index."""
+    offered = index.candidates_many(["numpy"])["numpy"] or ()
+    same = next(each for each in offered if each.version == "1.26.4")
+    compiled = replace(same, filename="numpy-1.26.4-cp311-cp311-manylinux_2_17_x86_64.whl")
+    admission = Admission(index=index, progress=NullProgress())
+    found = {
+        case: admission.other_build([Stack(lock=Lock(artifacts=(each,)), facts=FACTS)])
+        for case, each in {"pure": same, "another file": compiled}.items()
+    }
+    assert found["pure"] is None
+    assert (
+        found["another file"] == "numpy 1.26.4 was measured in another build than the index offers"
+    )

@@ -239,6 +239,7 @@ class Sources:
             inspections_of=lambda campaign: self.database.inspections(campaign=campaign),
             admits=admission.refusal,
             exists=admission.exists,
+            other_build=admission.other_build,
             size_of=lambda stack: self._size(stack).installed_bytes,
             added_risk=self.security.added,
             policy=self.request.options.policy,

@@ -2,11 +2,11 @@
 
 import platform
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from stackgen.campaign.candidates import pin
 from stackgen.commands.advise_security import Security
@@ -15,12 +15,13 @@ from stackgen.errors import IndexUnavailableError, ResolutionError, UsageError
 from stackgen.images.targets import stated_target
 from stackgen.index import PackageIndex
 from stackgen.index.closure import resolve
+from stackgen.knowledge.equivalence import is_pure
 from stackgen.locks.reading import in_target
 from stackgen.model.choices import Prereleases
 from stackgen.model.evidence import Change
-from stackgen.model.packages import LockedPackage, LockFile, Target
+from stackgen.model.packages import Artifact, LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress
-from stackgen.model.stacks import BaseFacts
+from stackgen.model.stacks import BaseFacts, Stack
 from stackgen.resolve.candidates import Policy
 from stackgen.resolve.dependencies import parse_requirement
 from stackgen.resolve.requirements import Requirements
@@ -34,6 +35,7 @@ class Admission:
     progress: Progress
     security: Security | None = None
     _unavailable: str = field(default="", init=False)
+    _builds: dict[tuple[str, ...], bool] = field(default_factory=dict, init=False)
 
     def refusal(
         self, lockfile: LockFile, changes: Sequence[Change], facts: BaseFacts
@@ -63,6 +65,31 @@ class Admission:
             return bool(self._installed(packages, (), _target(facts)))
         except (IndexUnavailableError, ResolutionError, UsageError):
             return False
+
+    def other_build(self, stacks: Iterable[Stack]) -> str | None:
+        """Return what was measured in another build than the index offers; None for nothing.
+
+        Several indexes may have one version in several builds (of NumPy with another BLAS, say),
+        and a lock or an installer would take the one that was not measured.
+        """
+        for stack in stacks:
+            compiled = [each for each in stack.lock.artifacts if each.sha256 and not is_pure(each)]
+            unknown = [each for each in compiled if _build(each) not in self._builds]
+            try:
+                tags = frozenset(_target(stack.facts).tags)
+                offered = self.index.candidates_many(each.name for each in unknown)
+            except (IndexUnavailableError, UsageError):
+                continue  # nothing is known against it
+            for each in unknown:
+                files = [one for one in offered[each.name] or () if one.version == each.version]
+                self._builds[_build(each)] = _is_other_build(each, files, tags)
+            other = [each for each in compiled if self._builds.get(_build(each))]
+            if other:
+                return (
+                    f"{other[0].name} {other[0].version} was measured in another build than the "
+                    "index offers"
+                )
+        return None
 
     def _refusal(self, lockfile: LockFile, changes: Sequence[Change], target: Target) -> str | None:
         locked = {canonicalize_name(each.name): each for each in in_target(lockfile, target)}
@@ -105,6 +132,26 @@ class Admission:
         )
         lock = resolve(self.index, request, target, progress=self.progress).newest()
         return frozenset(lock.versions) if lock is not None else frozenset()
+
+
+def _build(artifact: Artifact) -> tuple[str, ...]:
+    return artifact.name, artifact.version, artifact.filename, artifact.sha256
+
+
+def _is_other_build(measured: Artifact, offered: Sequence[Artifact], tags: Container[str]) -> bool:
+    """Return whether an index offers other files of a release in place of the one measured.
+
+    A wheel that was built from a source distribution has no file to be compared with.
+    """
+    same = [each for each in offered if each.filename == measured.filename]
+    if same:
+        return all(each.sha256 not in ("", measured.sha256) for each in same)
+    return any(
+        str(tag) in tags
+        for each in offered
+        if each.is_wheel
+        for tag in parse_wheel_filename(each.filename)[3]
+    )
 
 
 def _target(facts: BaseFacts) -> Target:

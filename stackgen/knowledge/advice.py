@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from packaging.version import Version
 
 from stackgen.knowledge.allowed import Admits, Allowed
-from stackgen.knowledge.answers import AddedRisk, CaseAnswer, SizeOf
+from stackgen.knowledge.answers import AddedRisk, CaseAnswer, OtherBuild, SizeOf
 from stackgen.knowledge.equivalence import (
     FRAMEWORKS,
     VARIED,
@@ -58,8 +58,8 @@ class Advisor:
     known: the evidence graphs. trusted: campaigns whose controls hold.
     inspections_of: a campaign: they say why nothing answers.
     admits: says whether the rest of a lock admits changes. exists: whether versions can be
-        installed together. size_of: the installed size of a stack.
-    added_risk: how many known vulnerabilities changes add.
+        installed together. other_build: what was measured in a build that no index offers.
+    size_of: the installed size of a stack. added_risk: how many known vulnerabilities changes add.
     policy: which changes may be recommended. python: only what was measured on this minor version
         counts; "" for any.
     margin: relative difference that is of no importance.
@@ -72,6 +72,7 @@ class Advisor:
     inspections_of: Callable[[CampaignId], Sequence[Inspection]]
     admits: Admits
     exists: Exists
+    other_build: OtherBuild = lambda _: None
     size_of: SizeOf = lambda _: None
     added_risk: AddedRisk = lambda _: None
     policy: ChangePolicy = CAREFUL
@@ -158,6 +159,7 @@ class Advisor:
             allowed=self._allowed(lockfile, case.facts),
             margin=self.margin,
             size_of=self.size_of,
+            other_build=self.other_build,
             added_risk=self.added_risk,
         )
 

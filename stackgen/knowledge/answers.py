@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from stackgen.indicators.families import FEWEST_FAMILIES, families_of, family_of
-from stackgen.knowledge.allowed import Allowed, Refusal, listed
+from stackgen.knowledge.allowed import Allowed, Refusal, listed, listed_changes
 from stackgen.knowledge.equivalence import (
     VARIED,
     differences,
@@ -48,6 +48,8 @@ SizeOf = Callable[[Stack], int | None]
 """Returns the installed size of a stack in bytes; None where it is not known."""
 AddedRisk = Callable[[Sequence[Change]], int | None]
 """Returns how many known vulnerabilities changes add; None where that was not checked."""
+OtherBuild = Callable[[Iterable[Stack]], str | None]
+"""Returns what of stacks was measured in a build that no index offers; None for nothing."""
 _ALTERNATIVES = 4
 _ALONE = 0.8  # the share of a comparison from which on a campaign carries it alone
 _MOST_OF_IT = 0.5  # the share of a comparison that makes it one of a machine
@@ -65,6 +67,7 @@ class CaseAnswer:
     allowed: Allowed
     margin: float
     size_of: SizeOf
+    other_build: OtherBuild
     added_risk: AddedRisk
 
     @property
@@ -79,7 +82,7 @@ class CaseAnswer:
         best: Assessment | None = None
         refusals: list[Refusal] = []
         for each in self._wanted():
-            found = self._refusal(each)
+            found = self._refusal(each) or self._of_other_build(each)
             if found is None:
                 best = each
                 break
@@ -188,7 +191,8 @@ class CaseAnswer:
             and overall.verdict is not Verdict.INCONCLUSIVE
         )
         scope = Scope.OVERALL if whole else Scope.OPERATIONS
-        elsewhere = shown is not None and self._is_elsewhere(shown)
+        bases = [each.basis for each in shown.compared if each.basis] if shown else []
+        own = self.known.machine.id
         return Advice(
             answer=Answer.UNKNOWN,
             effects=effects,
@@ -335,6 +339,18 @@ class CaseAnswer:
         if candidate.name not in self._resolved:
             self._resolved[candidate.name] = self.allowed.refusal(*changed)
         return self._resolved[candidate.name]
+
+    def _of_other_build(self, candidate: Assessment) -> Refusal | None:
+        """Return what is against a candidate whose times are those of another build.
+
+        Stacks are equivalent by versions, whatever builds these came in. Measuring is no remedy of
+        what is known already, so that this is against a recommendation alone.
+        """
+        own = {stack for each in self.known.standing(self.case).values() for stack in each}
+        every = (*self.judgement.stacks[candidate.name], *sorted(own))
+        why = self.other_build([self.known.stacks[each] for each in every])
+        text = listed_changes(self.changes(candidate))
+        return Refusal(answer=Answer.REFUSED, why=f"{text}: {why}") if why else None
 
     @cached_property
     def _resolved(self) -> dict[str, Refusal | None]:
