@@ -369,7 +369,7 @@ def _release(version: str) -> tuple[int, ...]:
     """Return the first numbers of a version, of which all have equally many."""
     try:
         return (*Version(version).release, 0, 0, 0, 0)[:4]
-    except InvalidVersion:
+    except ValueError:  # also a number of too many digits
         return (0, 0, 0, 0)
 
 
