@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.candidates import installable, select
+from stackgen.campaign.candidates import installable, read_lock_file, select
 from stackgen.commands.advise_admission import Admission
 from stackgen.errors import ResolutionError
 from stackgen.index import PackageIndex, load_config
@@ -122,7 +122,7 @@ def test_of_a_lock_that_cannot_be_installed_what_is_measured_needs_will_do(
 ) -> None:
     path, progress = tmp_path / "requirements.txt", Noting()
     path.write_text(pins.replace(" ", "\n"))
-    found = installable(index, path, ["frame"], TARGET, Policy(), progress)
+    found = installable(index, read_lock_file(path), ["frame"], TARGET, Policy(), progress)
     names = [each.split("==")[0] for each in pins.split()]
     assert sorted(each.name for each in found.packages) == sorted(installed or names)
     assert bool(progress.notes) == bool(installed)
@@ -153,7 +153,7 @@ def test_a_lock_without_the_file_that_is_to_be_measured_is_refused(
     path = tmp_path / "requirements.txt"
     path.write_text("frame==2.12+rocm\nnumpy==1.23.5\n")
     with pytest.raises(ResolutionError, match=r"frame 2\.12\+rocm: no index has this version"):
-        installable(index, path, ["frame"], TARGET, Policy(), NullProgress())
+        installable(index, read_lock_file(path), ["frame"], TARGET, Policy(), NullProgress())
 
 
 def test_a_lock_for_another_python_names_the_ones_that_have_wheels(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_lock_for_another_python_names_the_ones_that_have_wheels(tmp_path: Pat
     path.write_text("frame==1.0\n")
     config = load_config(environ=NO_CONFIG, index_url=(tmp_path / "simple").as_uri())
     with PackageIndex(config, tmp_path / "cache") as index, pytest.raises(ResolutionError) as error:
-        installable(index, path, ["frame"], TARGET, Policy(), NullProgress())
+        installable(index, read_lock_file(path), ["frame"], TARGET, Policy(), NullProgress())
     assert error.value.fix.endswith("--base 3.9 (of 3.8, 3.9)")
 
 

@@ -452,7 +452,7 @@ def _as_it_stands(
 
 def installable(
     index: PackageIndex,
-    path: Path,
+    lockfile: LockFile,
     names: Collection[str],
     target: Target,
     policy: Policy,
@@ -467,10 +467,8 @@ def installable(
         names: of the packages that are to be measured.
 
     Raises:
-        UsageError: it is no lock.
         ResolutionError: neither all of it nor that part can be installed.
     """
-    lockfile = read_lock_file(path)
     packages = {each.name: each for each in in_target(lockfile, target)}
     allowed = policy.allow_build
     try:
@@ -491,7 +489,7 @@ def installable(
     own = lock.versions if lock is not None else {}
     part = tuple(each for each in packages.values() if each.name in own)
     progress.note(
-        f"Of the {len(packages)} packages of {path}, only the {len(part)} that "
+        f"Of the {len(packages)} packages of {lockfile.path}, only the {len(part)} that "
         f"{' and '.join(each.name for each in wanted)} need are installed; all cannot be: {why}."
     )
     return replace(lockfile, packages=part, skipped=())

@@ -140,7 +140,8 @@ def _lockfile(request: CampaignRequest) -> LockFile | None:
     """Return the lock to explore around; it is refused where no Python of this machine fits it."""
     if request.stacks.lock is None:
         return None
-    lockfile = read_lock_file(request.stacks.lock)
+    # What an advice measures is selected by itself, from a file that was resolved first.
+    lockfile = read_lock_file(request.stacks.lock, partial=request.kind == "advise")
     if not request.target.base:
         refuse_any_python(lockfile)
     return lockfile

@@ -21,6 +21,7 @@ from stackgen.commands.advise_next import (
     explore_command,
     free_requirements,
     nothing_varies,
+    own_pins,
     python_with_wheels,
 )
 from stackgen.commands.advise_request import ADVISE, AdviseRequest
@@ -383,9 +384,16 @@ class Sources:
                 index=self.index,
                 store=self.store,
             )
-            if not self.own_campaigns():  # of what goes on, most is there
-                download, disk = following.needs(advice)
-            command_that_measures = following.command(advice, download or 0) + self.paths.kb_option
+            is_open = advice.answer is Answer.UNKNOWN and not advice.next and self.update is None
+            if is_open and following.is_pinned:
+                command = ""
+                caveats = (*advice.caveats, own_pins(self.lockfile))
+                advice = replace(advice, caveats=caveats)
+            else:
+                if not self.own_campaigns():  # of what goes on, most is there
+                    download, disk = following.needs(advice)
+                measuring = following.command(advice, download or 0)
+                command_that_measures = measuring + self.paths.kb_option
         return AdviceReport(
             lockfile=self.lockfile,
             advice=advice,

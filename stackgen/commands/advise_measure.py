@@ -39,12 +39,14 @@ from stackgen.commands.advise_next import CANDIDATES, free_requirements
 from stackgen.commands.advise_request import ADVISE, AdviseRequest
 from stackgen.commands.advise_security import Security
 from stackgen.commands.explore import explore
+from stackgen.commands.lock_changes import completed
 from stackgen.errors import EvidenceError, ResolutionError, UsageError
 from stackgen.index import PackageIndex
 from stackgen.indicators.declaration import bind
 from stackgen.indicators.families import DEFAULTS, FEWEST_FAMILIES, families_of, family_of
 from stackgen.knowledge.allowed import Allowed, listed_changes
 from stackgen.knowledge.equivalence import (
+    FRAMEWORKS,
     VARIED,
     by_importance,
     differences,
@@ -63,6 +65,7 @@ from stackgen.model.reports.campaigns import ExplorePlan, ExploreReport, RunSumm
 from stackgen.model.reports.locks import AdviceReport
 from stackgen.model.stacks import BaseFacts
 from stackgen.resolve.candidates import Policy
+from stackgen.resolve.dependencies import parse_requirement
 from stackgen.resolve.requirements import Requirements, parse_requirements
 from stackgen.storage.paths import Paths
 
@@ -353,7 +356,9 @@ class _Chosen:
         problems: list[ResolutionError] = []
         policy = request.stacks.requirements.policy
         free = {*varied_in(self._packages(request)), *self.request.options.only}
-        lockfile = installable(index, self.request.path, free, target, policy, progress)
+        given = read_lock_file(self.request.path, partial=True)
+        given = completed(given, target, index=index, progress=progress)
+        lockfile = installable(index, given, free, target, policy, progress)
         allowed = self._allowed(index, lockfile, backend.base.facts)
         for pins in (*self.step.pins, ()):
             if not pins and len(found) > (CANDIDATES if self.step.with_newest else 1):
@@ -429,7 +434,10 @@ class _Chosen:
 
     def _packages(self, request: CampaignRequest) -> frozenset[str]:
         assert request.stacks.lock is not None  # noqa: S101 # it is what is advised on
-        return frozenset(each.name for each in read_lock_file(request.stacks.lock).packages)
+        lockfile = read_lock_file(request.stacks.lock, partial=True)
+        open_names = (parse_requirement(line).name for _, line in lockfile.unpinned)
+        names = (*(each.name for each in lockfile.packages), *open_names)
+        return frozenset(str(canonicalize_name(each)) for each in names)
 
     def _calls(self, request: CampaignRequest, packages: frozenset[str]) -> Calls:
         varied = tuple(name for name in VARIED if name in packages and name != "numpy")
@@ -451,7 +459,8 @@ class _Chosen:
 
 
 def _has(component: str, packages: frozenset[str]) -> bool:
-    return any(name.startswith(component) or name == f"intel-{component}" for name in packages)
+    """Return whether a framework is among packages; what is built on it (add-ons) is not."""
+    return not FRAMEWORKS[component].isdisjoint(packages)
 
 
 def _runnable(known: Sequence[IndicatorCall]) -> list[IndicatorCall]:

@@ -89,6 +89,18 @@ class NextMeasurement:
         python = self._base or python
         return self.target or stated_target(python=python, platform="linux")
 
+    @cached_property
+    def is_pinned(self) -> bool:
+        """Return whether the user's own requirements admit no other versions of what varies."""
+        policy = replace(self.request.options.policy, allow_major=True, allow_downgrade=True)
+        free = replace(self.lockfile, requirements=())
+        try:
+            return not self._admits_another(policy, self.lockfile) and self._admits_another(
+                policy, free
+            )
+        except (IndexUnavailableError, UsageError):
+            return False
+
     def _admitting(self, advice: Advice) -> str:
         """Return the option without which nothing is measured beside the lock; "" for none.
 
@@ -105,11 +117,13 @@ class NextMeasurement:
             "--allow-downgrade": replace(policy, allow_downgrade=True),
         }
         try:
-            return next((o for o, each in wider.items() if self._admits_another(each)), "")
+            return next(
+                (o for o, each in wider.items() if self._admits_another(each, self.lockfile)), ""
+            )
         except (IndexUnavailableError, UsageError):
             return ""
 
-    def _admits_another(self, policy: ChangePolicy) -> bool:
+    def _admits_another(self, policy: ChangePolicy, lockfile: LockFile) -> bool:
         """Return whether anything of the lock has another version that may be taken.
 
         Raises:
@@ -117,9 +131,12 @@ class NextMeasurement:
             UsageError: nothing may change.
         """
         target = self._here()
-        locked = versions_of(self.lockfile)
+        locked = versions_of(lockfile)
         ranges: dict[str, SpecifierSet] = {}
-        for each in map(parse_requirement, free_requirements(self.lockfile, policy, target)):
+        environment = dict(target.environment)
+        for each in map(parse_requirement, free_requirements(lockfile, policy, target)):
+            if each.marker and not each.marker.evaluate(environment):
+                continue
             name = str(canonicalize_name(each.name))
             ranges[name] = ranges.get(name, SpecifierSet()) & each.specifier
         selector = Selector(target, Policy())
@@ -209,6 +226,15 @@ def explore_command(lockfile: LockFile, path: Path) -> str:
         return ""
     locked = {each.name for each in lockfile.packages if each.group == "default"}
     return f"stackgen explore --from {shlex.quote(str(path))}" if any(may_vary(locked)) else ""
+
+
+def own_pins(lockfile: LockFile) -> str:
+    """Return the caveat on a lock whose project pins all that varies."""
+    names = varied_in(default_versions(lockfile))
+    return (
+        f"the project requires just these versions of {listed(names)}: nothing beside them can be "
+        "measured or recommended, unless it requires a range"
+    )
 
 
 def by_conda(lockfile: LockFile) -> str:
