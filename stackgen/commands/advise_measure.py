@@ -534,8 +534,11 @@ def _refused(allowed: Allowed, own: Lock, other: Lock) -> str:
 
 
 def _nothing_else(request: AdviseRequest, why: str = "") -> UsageError:
+    fix = "allow more: --allow-major, --allow-downgrade, or --only NAME"
+    if request.options.allow_downgrade and not request.vulnerabilities.requested:
+        fix = "older releases have to be checked for vulnerabilities: add --osv DIR, or --audit pypi"
     return UsageError(
         f"there is nothing to measure beside {request.path}",
         why=why or "the rest of it, or your options, admit no other versions of what varies",
-        fix="allow more: --allow-major, --allow-downgrade, or --only NAME",
+        fix=fix,
     )
