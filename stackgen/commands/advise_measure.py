@@ -536,7 +536,7 @@ def _refused(allowed: Allowed, own: Lock, other: Lock) -> str:
 def _nothing_else(request: AdviseRequest, why: str = "") -> UsageError:
     fix = "allow more: --allow-major, --allow-downgrade, or --only NAME"
     if request.options.allow_downgrade and not request.vulnerabilities.requested:
-        fix = "older releases have to be checked for vulnerabilities: add --osv DIR, or --audit pypi"
+        fix = "older releases have to be checked for vulnerabilities: --osv DIR or --audit pypi"
     return UsageError(
         f"there is nothing to measure beside {request.path}",
         why=why or "the rest of it, or your options, admit no other versions of what varies",
