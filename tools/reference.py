@@ -61,7 +61,8 @@ def _command(path: str, entry: Entry) -> Iterator[str]:
     yield from (_paragraphs(made.help or entry.summary), "")
     for heading, rows in sections.items():
         yield from (f"**{heading}**", "", "| option | meaning |", "|---|---|")
-        yield from (f"| `{_cell(flags)}` | {_cell(text)} |" for flags, text in rows)
+        # Within code, a pipe ends no cell, and a backslash would be shown.
+        yield from (f"| `{flags}` | {_cell(text)} |" for flags, text in rows)
         yield ""
     if entry.examples:
         yield from ("**Examples**", "", "```text", *entry.examples, "```", "")
