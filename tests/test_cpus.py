@@ -70,9 +70,9 @@ def test_what_is_no_list_is_refused_with_an_example(text: str) -> None:
         (BOTH, (0, 2, 3), "--build-cpus: CPU 1 cannot be used"),
         (changed(BOTH, build_cpus=(1, 2)), range(4), "CPU 2 cannot be for measuring and for"),
         (changed(BOTH, measure_cpus=()), range(4), "--build-cpus alone keeps nothing apart"),
-        (changed(BOTH, threads=3), range(4), "3 threads cannot be measured on 2-3"),
+        (changed(BOTH, threads=3), range(4), "3 threads cannot be measured on CPUs 2-3"),
         (changed(BOTH, parameters=(("threads", "4"),)), range(4), "4 threads cannot be measured"),
-        (changed(REQUEST, threads=99999), (0, 1), "99999 threads cannot be measured on 0-1"),
+        (changed(REQUEST, threads=99999), (0, 1), "99999 threads cannot be measured on CPUs 0-1"),
     ],
 )
 def test_cpus_that_cannot_be_reserved_are_refused(

@@ -264,6 +264,10 @@ def _refuse_missing(option: str, cpus: Sequence[int], usable: Sequence[int]) -> 
         )
 
 
+def _cpus(cpus: Sequence[int]) -> str:
+    return f"CPU{'s' if len(cpus) > 1 else ''} {cpu_list(cpus)}"
+
+
 def _refuse_threads(request: "CampaignRequest", cpus: Sequence[int], *, given: str) -> None:
     """Refuse more threads than CPUs: they would take turns on them, which is another question.
 
@@ -279,7 +283,7 @@ def _refuse_threads(request: "CampaignRequest", cpus: Sequence[int], *, given: s
     who = f"{given} names {most}" if given else f"this process may use {most}"
     fix = f"give --threads {most} or fewer"
     raise UsageError(
-        f"{threads} threads cannot be measured on {cpu_list(cpus)}",
+        f"{threads} threads cannot be measured on {_cpus(cpus)}",
         why=f"{who}, and threads that wait for each other's CPU show nothing about versions",
         fix=f"{fix}, or more {given}" if given else fix,
     )

@@ -338,11 +338,11 @@ def _price(prices: Prices, cpus: int) -> float:
 
 def _refuse_counts(request: CampaignRequest, usable: Sequence[int]) -> None:
     most = max(request.scaling.cpus)
-    where = "--measure-cpus names" if request.processors.measure_cpus else "this machine has"
+    who = "--measure-cpus names" if request.processors.measure_cpus else "this process may use"
     if most > len(usable):
         raise UsageError(
             f"stacks cannot be measured on {most} CPUs",
-            why=f"{where} {len(usable)} for us",
+            why=f"{who} {len(usable)}",
             fix=f"give no more than these, as in: --cpus {_example(len(usable))}",
         )
     if request.processors.threads or "threads" in dict(request.measurement.parameters):

@@ -297,7 +297,7 @@ def _line(text: str) -> str:
         raise UsageError(
             f"{text} is a file, and a requirement was expected",
             why="files of requirements have an option of their own",
-            fix=f"give it as in: stackgen resolve -r {text}",
+            fix=f"give it as in: -r {text} (a lock that explore starts from: --from {text})",
         )
     if not text.endswith(".whl") or "@" in text:
         return text

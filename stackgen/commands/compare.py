@@ -40,7 +40,7 @@ from stackgen.storage.paths import Paths
 # The two sides of a comparison: from what the user named to what is installed
 
 _STACK = re.compile(r"[0-9a-f]{4,64}")
-_EXAMPLE = 'stackgen compare "numpy==1.26.4" "numpy==2.3.5"; or: stackgen compare old.lock new.lock'
+_EXAMPLE = '"numpy==1.26.4" "numpy==2.3.5"; or: old.lock new.lock'
 _SHOWN = 3
 
 
