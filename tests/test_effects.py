@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from stackgen.errors import EvidenceError
 from stackgen.measure import (
+    ALPHA,
     INTERIM_ANALYSES,
     block_contrasts,
     effect,
@@ -22,7 +23,7 @@ from stackgen.measure import (
     sequential_p,
     verdict,
 )
-from stackgen.measure.effects import trimmed_centre
+from stackgen.measure.effects import BUILD_SD, LONG_ANALYSES, excludes, trimmed_centre
 from stackgen.model.evidence import Effect, Verdict
 from stackgen.model.identity import IndicatorId, StackId
 
@@ -35,8 +36,8 @@ timings = st.dictionaries(
 )
 
 
-def judged(contrasts: list[float], **options: float) -> Effect:
-    return effect(a=A, b=B, indicator_id=MATMUL, contrasts=contrasts, **options)
+def judged(contrasts: list[float], alpha: float = ALPHA) -> Effect:
+    return effect(a=A, b=B, indicator_id=MATMUL, contrasts=contrasts, alpha=alpha)
 
 
 def test_drift_that_hits_both_stacks_cancels() -> None:
@@ -99,13 +100,22 @@ def test_many_contrasts_are_trimmed_by_a_third_at_each_end() -> None:
     assert centre.freedom == 5
 
 
-@pytest.mark.parametrize("alpha", [0.05, pytest.param(0.01, marks=pytest.mark.thorough)])
-def test_all_interim_analyses_together_raise_as_many_alarms_as_agreed(alpha: float) -> None:
-    boundary = NormalDist().inv_cdf(1 - level_per_analysis(alpha) / 2)
+@pytest.mark.parametrize(
+    ("alpha", "analyses"),
+    [
+        (0.05, INTERIM_ANALYSES),
+        (0.05, LONG_ANALYSES),
+        pytest.param(0.01, INTERIM_ANALYSES, marks=pytest.mark.thorough),
+    ],
+)
+def test_all_interim_analyses_together_raise_as_many_alarms_as_agreed(
+    alpha: float, analyses: tuple[int, ...]
+) -> None:
+    boundary = NormalDist().inv_cdf(1 - level_per_analysis(alpha, analyses) / 2)
     noise, crossed, walks = random.Random(3), 0, 10_000
     for _ in range(walks):
-        sums = list(accumulate(noise.gauss(0, 1) for _ in range(INTERIM_ANALYSES[-1])))
-        crossed += any(abs(sums[n - 1]) > boundary * math.sqrt(n) for n in INTERIM_ANALYSES)
+        sums = list(accumulate(noise.gauss(0, 1) for _ in range(analyses[-1])))
+        crossed += any(abs(sums[n - 1]) > boundary * math.sqrt(n) for n in analyses)
     spread = math.sqrt(alpha * (1 - alpha) / walks)
     assert crossed / walks == pytest.approx(alpha, abs=4 * spread)
 
@@ -115,6 +125,29 @@ def test_an_interim_analysis_spends_less_than_the_whole_alpha_and_more_than_its_
     assert levels == sorted(levels)
     for alpha, level in zip((0.001, 0.01, 0.05, 0.2), levels, strict=True):
         assert alpha / len(INTERIM_ANALYSES) < level < alpha
+
+
+@pytest.mark.parametrize(
+    ("effect_", "blocks", "least", "most"),
+    [(0.0, 42, 0.95, 1.0), (0.05, 42, 0.0, 0.03), (-0.05, 42, 0.0, 0.03), (0.0, 5, 0.0, 0.0)],
+)
+def test_an_effect_is_excluded_where_it_is_not_and_hardly_ever_where_it_is(
+    effect_: float, blocks: int, least: float, most: float
+) -> None:
+    noise, excluded, series = random.Random(4), 0, 300
+    for _ in range(series):
+        offset = noise.gauss(math.log1p(effect_), math.sqrt(2) * BUILD_SD)
+        contrasts = [offset + noise.gauss(0, 0.02) for _ in range(blocks)]
+        excluded += any(excludes(contrasts[:n], 0.05) for n in range(1, blocks + 1))
+        assert not excludes(contrasts, 0.0)
+    assert least <= excluded / series <= most
+
+
+def test_a_series_with_more_analyses_counts_more_blocks() -> None:
+    contrasts = [0.02, 0.03] * 45
+    longer = effect(a=A, b=B, indicator_id=MATMUL, contrasts=contrasts, analyses=LONG_ANALYSES)
+    assert (judged(contrasts).blocks, longer.blocks) == (60, 90)
+    assert sequential_p(contrasts[:60], analyses=LONG_ANALYSES) >= sequential_p(contrasts[:60])
 
 
 def test_too_few_blocks_say_nothing() -> None:

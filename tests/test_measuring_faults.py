@@ -17,6 +17,7 @@ from stackgen.campaign.comparison import Comparison, Stopped, is_first_apart
 from stackgen.errors import MeasurementError
 from stackgen.knowledge.database import Database, open_database
 from stackgen.measure import INTERIM_ANALYSES, plan_block, rank
+from stackgen.measure.effects import LONG_ANALYSES
 from stackgen.measure.ranking import blocks_to_analysis, is_open
 from stackgen.model.evidence import Effect, Ranked, Verdict
 from stackgen.model.inspections import (
@@ -229,6 +230,30 @@ def noisy(plan: InspectionPlan) -> float:
     """Return what a busy machine measures: 1 is hardly slower than 3, and 2 twice as fast."""
     noise = random.Random(f"{plan.block}/{plan.position}").gauss(0, 0.1)
     return {"3": 2.0, "2": 1.0, "1": 2.05}[version(plan)] * math.exp(noise)
+
+
+def alike(plan: InspectionPlan) -> float:
+    """Return what a machine measures on which no stack differs from another one."""
+    return math.exp(random.Random(f"{plan.block}/{plan.position}").gauss(0, 0.02))
+
+
+@pytest.mark.parametrize(
+    ("detect", "blocks", "why"),
+    [
+        (0.0, 90, "90 blocks are the most ever taken"),
+        (0.1, 10, "no effect of 10 % is left to be found"),
+    ],
+)
+def test_a_comparison_ends_where_the_effect_to_detect_is_excluded(
+    begin: Begin, detect: float, blocks: int, why: str
+) -> None:
+    bench = begin(alike)
+    comparison = bench.comparison()
+    comparison.margin, comparison.detect = 0.0, detect
+    comparison.analyses, comparison.most_blocks = LONG_ANALYSES, LONG_ANALYSES[-1]
+    assert comparison.run().why == why
+    assert effect_on("2", comparison.ranking()).blocks <= blocks
+    assert max(each.block for each in bench.session.inspections) == blocks
 
 
 def fails(name: str, *, block: int, outcome: Outcome = Outcome.CRASHED) -> Ask:

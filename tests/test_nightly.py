@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from stackgen.campaign.backend import replica_folder
+from stackgen.campaign.request import CampaignRequest
 from stackgen.commands.nightly import check, mark_reported, nightly
 from stackgen.errors import (
     EngineError,
@@ -21,6 +22,7 @@ from stackgen.errors import (
     UsageError,
 )
 from stackgen.knowledge.database import open_database
+from stackgen.measure.effects import LONG_ANALYSES
 from stackgen.model.choices import ExecutorChoice
 from stackgen.model.findings import (
     Attribution,
@@ -32,6 +34,7 @@ from stackgen.model.findings import (
     NightReport,
 )
 from stackgen.model.progress import NullProgress
+from stackgen.model.reports.campaigns import ExploreReport
 from stackgen.nightly.decide import (
     ComparedQuantity,
     Failure,
@@ -40,7 +43,14 @@ from stackgen.nightly.decide import (
     Series,
     smallest_detectable,
 )
-from stackgen.nightly.night import CONFIRM, CONFIRM_AGAIN, FIRST, PERSIST
+from stackgen.nightly.night import (
+    AGAINST_BEST,
+    CONFIRM,
+    CONFIRM_AGAIN,
+    FIRST,
+    PERSIST,
+    WITHOUT,
+)
 from stackgen.nightly.releases import Pair, changes, package_page
 from stackgen.nightly.site import LiveSite
 from stackgen.nightly.store import NightStore, open_store
@@ -425,10 +435,25 @@ def test_what_a_night_says_it_would_have_shown_is_no_less_than_it_can(noise: flo
     dice = random.Random(2)
     contrasts = tuple(dice.gauss(0, noise) for _ in range(60))
     series = Series(quantity=ComparedQuantity.TIME, measure=MEASURE, contrasts=contrasts)
-    stated = smallest_detectable(PairResult(series=(series,) * 7)) - 1
+    stated = smallest_detectable(PairResult(series=(series,) * 7), 0.0) - 1
     # The tolerance, what builds differ by, and what sixty blocks leave of the noise.
     assert stated > 0.01 + 0.012 + 5 * noise / math.sqrt(60)
     assert stated < 0.045 + 9 * noise / math.sqrt(60)
+
+
+@pytest.mark.parametrize(
+    ("noise", "blocks", "least", "most"), [(0.02, 16, 0.05, 0.0501), (0.08, 60, 0.055, 0.1)]
+)
+def test_where_an_effect_is_excluded_no_less_is_stated_than_all_blocks_would_show(
+    noise: float, blocks: int, least: float, most: float
+) -> None:
+    dice = random.Random(2)
+    half = [dice.gauss(0, noise) for _ in range(blocks // 2)]
+    contrasts = tuple(sign * each for each in half for sign in (1, -1))
+    series = Series(quantity=ComparedQuantity.TIME, measure=MEASURE, contrasts=contrasts)
+    stated = smallest_detectable(PairResult(series=(series,) * 7), 0.05) - 1
+    assert least - 1e-9 <= stated <= most
+    assert stated < smallest_detectable(PairResult(series=(series,) * 7), 0.0) - 1
 
 
 def test_a_night_without_an_engine_could_not_run_and_its_successor_makes_up_for_it(
@@ -824,6 +849,27 @@ def test_a_repetition_is_a_campaign_of_its_own_in_a_folder_of_its_own(tmp_path: 
     folders = {replica_folder(paths, each.replica) for each in requests}
     assert [len(identities), len(folders), len({e.padding for e in requests})] == [3, 3, 3]
     assert len({len(str(each)) for each in folders}) == 3  # addresses of files move, too
+
+
+def test_only_what_screens_ends_where_the_effect_to_detect_is_excluded(tmp_path: Path) -> None:
+    requests: list[CampaignRequest] = []
+
+    def run_pair(_: str, __: str, request: CampaignRequest) -> ExploreReport:
+        requests.append(request)
+        raise EngineError("no engine", why="", fix="")
+
+    site = LiveSite(
+        watch=replace(WATCH, detect=0.03), request=campaign_request(), base="", where=BASE,
+        environ={}, paths=Paths(cache=tmp_path, knowledge=tmp_path / "kb.db"),
+        progress=NullProgress(), run_pair=run_pair,
+    )  # fmt: skip
+    for stage in (FIRST, AGAINST_BEST, CONFIRM, CONFIRM_AGAIN, PERSIST, WITHOUT):
+        with pytest.raises(EngineError):
+            site.measure(Pair(old={"a": "1.0"}, new={"a": "2.0"}), stage, 1.0)
+    assert [each.measurement.detect for each in requests] == [0.03, 0, 0, 0, 0, 0]
+    assert {each.measurement.analyses for each in requests} == {LONG_ANALYSES}
+    identities = {each.identity("virtualenv", FACTS, where="") for each in requests[:2]}
+    assert len(identities) == 1, "how much is measured makes no other campaign"
 
 
 def test_a_finding_is_reproduced_by_a_command_with_all_that_the_watch_says(tmp_path: Path) -> None:

@@ -408,6 +408,9 @@ class Campaign:
             sizes={e.stack_id: stack_size(e.lock, self.store) for e in self.candidates.ready},
             alpha=self.request.alpha,
             tolerance=self.request.measurement.tolerance,
+            detect=self.request.measurement.detect,
+            analyses=self.request.measurement.analyses,
+            most_blocks=self.request.measurement.analyses[-1],
             why_alone=self._why_alone(design.baseline),
         )
 
@@ -576,6 +579,7 @@ class Campaign:
             weights=self.weights,
             total_alpha=self.request.alpha,
             tolerance=self.request.measurement.tolerance,
+            analyses=self.request.measurement.analyses,
         )
         for call in calls:
             if call.id in self.metered.per_hour and gives_figure(seen, call.id):

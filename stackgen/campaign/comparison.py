@@ -25,7 +25,13 @@ from stackgen.measure import (
     rank,
 )
 from stackgen.measure.goals import compare_goals, goals_decided, shares
-from stackgen.measure.ranking import all_times, block_ratios, is_open, weighted_mean
+from stackgen.measure.ranking import (
+    all_times,
+    block_ratios,
+    is_futile,
+    is_open,
+    weighted_mean,
+)
 from stackgen.measure.retry_policy import MOST_KILLS, FailureCause, cause, cause_of
 from stackgen.model.evidence import Effect, Ranked
 from stackgen.model.goals import SPEED_ALONE, Goals
@@ -65,6 +71,8 @@ class Comparison:
     sizes: of the stacks.
     alpha: false alarms allowed over all comparisons of speed.
     tolerance: by which two builds of one stack may differ.
+    detect: it ends where each comparison is decided or excludes an effect of this size; 0: none.
+    analyses: numbers of blocks after which interim analyses are made.
     planned: how many stacks will be compared with the baseline, where not all take part yet.
     most_blocks: after so many of each stack it ends, decided or not.
     reserve_s: returns what of the budget is left for what follows.
@@ -78,6 +86,8 @@ class Comparison:
     weights: Mapping[IndicatorId, float]
     alpha: float = ALPHA * shares(SPEED_ALONE).speed
     tolerance: float = 0.0
+    detect: float = 0.0
+    analyses: tuple[int, ...] = INTERIM_ANALYSES
     goals: Goals = SPEED_ALONE
     sizes: Mapping[StackId, StackSize] = field(default_factory=dict)
     planned: int = 0
@@ -206,6 +216,7 @@ class Comparison:
             total_alpha=self.alpha,
             tolerance=self.tolerance,
             planned=self.planned,
+            analyses=self.analyses,
         )
 
     def _quantities(self, stacks: Sequence[StackId]) -> GoalReport:
@@ -247,6 +258,8 @@ class Comparison:
             done = decided(rows, calls)
         if done:
             return "every comparison is decided"
+        if self.detect and is_futile(self.session.inspections, rows, calls, self.detect):
+            return f"no effect of {100 * self.detect:g} % is left to be found"
         if fewest_blocks(rows, calls) >= self.most_blocks:
             return f"{self.most_blocks} blocks are the most ever taken"
         return ""

@@ -16,6 +16,7 @@ from stackgen.campaign.options import (
     TargetOptions,
 )
 from stackgen.locks.reading import decode_text
+from stackgen.measure import INTERIM_ANALYSES
 from stackgen.model.choices import Completion, Granularity, Strategy
 from stackgen.model.goals import SPEED_ALONE, Goals
 from stackgen.model.identity import content_id
@@ -76,6 +77,8 @@ class MeasurementRequest:
     goals: what decides which stack is the best, and limits.
     alpha: false alarms allowed over all comparisons of speed; None takes the share of speed.
     tolerance: by which two builds of one stack may differ: only more is faster or slower.
+    detect: where effects of this size are excluded, no further block is run; 0 excludes none.
+    analyses: numbers of blocks after which interim analyses are made.
     """
 
     indicators: tuple[str, ...] = ()
@@ -86,6 +89,8 @@ class MeasurementRequest:
     goals: Goals = SPEED_ALONE
     alpha: float | None = None
     tolerance: float = 0.0
+    detect: float = 0.0
+    analyses: tuple[int, ...] = INTERIM_ANALYSES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

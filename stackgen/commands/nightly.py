@@ -24,7 +24,7 @@ from stackgen.commands.bisect import bisect
 from stackgen.commands.compare import measure_pair
 from stackgen.errors import EvidenceError, ResolutionError, StackgenError, UsageError
 from stackgen.index import PackageIndex
-from stackgen.measure import INTERIM_ANALYSES
+from stackgen.measure.effects import LONG_ANALYSES
 from stackgen.model.findings import (
     Attribution,
     Finding,
@@ -423,7 +423,7 @@ def _plan(
         indicators=tuple(labels),
         new=tuple(f"{name} {version}" for name, version in new),
         budget_s=watch.budget_s,
-        most_inspections=3 * INTERIM_ANALYSES[-1] * (3 * indicators + 2),
+        most_inspections=3 * LONG_ANALYSES[-1] * (3 * indicators + 2),
         download_bytes=cost.download_bytes,
         disk_bytes=cost.disk_bytes,
         free_bytes=cost.free_bytes,

@@ -19,13 +19,15 @@ from stackgen.model.identity import CampaignId, IndicatorId, StackId
 
 INTERIM_ANALYSES = (6, 10, 16, 26, 42, 60)
 """Numbers of blocks after which an interim analysis is made."""
+LONG_ANALYSES = (*INTERIM_ANALYSES, 90)
+"""The same of a campaign that ends early where an effect of interest is excluded (ADR 30)."""
 _COARSE_P = 0.05
 _FARTHEST = 35.0  # standard errors: farther out, the normal density is 0 in a float
 _NODES = 201  # of the grid that the density is carried along on; eight times as many change 1e-7
 
 
 @lru_cache(maxsize=64)
-def level_per_analysis(alpha: float) -> float:
+def level_per_analysis(alpha: float, analyses: tuple[int, ...] = INTERIM_ANALYSES) -> float:
     """Return the level of each interim analysis, so that all together keep to ``alpha``.
 
     Analyses share most of their data, so this is more than alpha divided by their number: 0.0125
@@ -34,14 +36,15 @@ def level_per_analysis(alpha: float) -> float:
 
     Args:
         alpha: false alarms over all interim analyses, above 0 and below 1.
+        analyses: numbers of blocks after which they are made.
     """
     from scipy.special import ndtri
 
     def excess(log_level: float) -> float:
         boundary = -float(ndtri(math.exp(log_level) / 2))
-        return math.log(_crossed(boundary) / alpha)
+        return math.log(_crossed(boundary, analyses) / alpha)
 
-    least, most = math.log(alpha / len(INTERIM_ANALYSES)) - 0.01, math.log(alpha) + 0.01
+    least, most = math.log(alpha / len(analyses)) - 0.01, math.log(alpha) + 0.01
     return math.exp(_root(excess, least, most, tolerance=1e-6))
 
 
@@ -70,7 +73,7 @@ def _root(
     return (low + high) / 2
 
 
-def _crossed(boundary: float) -> float:
+def _crossed(boundary: float, analyses: tuple[int, ...]) -> float:
     """Return how often a walk without drift leaves +-boundary standard errors at any analysis."""
     import numpy as np
     from scipy.special import ndtr
@@ -78,11 +81,11 @@ def _crossed(boundary: float) -> float:
     def density_of(distances: Any, spread: float) -> Any:
         return np.exp(-((distances / spread) ** 2) / 2) / (spread * math.sqrt(2 * math.pi))
 
-    edges = [boundary * math.sqrt(blocks) for blocks in INTERIM_ANALYSES]
+    edges = [boundary * math.sqrt(blocks) for blocks in analyses]
     nodes = np.linspace(-edges[0], edges[0], _NODES)
-    density = density_of(nodes, math.sqrt(INTERIM_ANALYSES[0]))
+    density = density_of(nodes, math.sqrt(analyses[0]))
     left = 2 * float(ndtr(-boundary))
-    for before, now, edge in zip(INTERIM_ANALYSES, INTERIM_ANALYSES[1:], edges[1:], strict=False):
+    for before, now, edge in zip(analyses, analyses[1:], edges[1:], strict=False):
         spread = math.sqrt(now - before)
         inside = _weights(nodes) * density
         out = ndtr((nodes - edge) / spread) + ndtr((-edge - nodes) / spread)
@@ -114,6 +117,10 @@ WORTH_DECIDING = 0.05
 protocol promises to find an effect of this size (docs/measurement.md)."""
 POWER = 0.95
 """The power at which the smallest detectable effect is stated."""
+BUILD_SD = 0.005
+"""By what builds of a stack are taken to differ where an effect is excluded or stated (ADR 30)."""
+EXCLUDED = 0.005
+"""How often an effect may be excluded that is there, by one analysis."""
 TRIM, MANY, TRIM_OF_MANY = 0.25, 16, 0.34
 """The share of contrasts that is excluded at each end; a larger one from so many blocks on."""
 
@@ -210,7 +217,12 @@ def _two_sided(errors: float, freedom: int) -> float:
     return 2 * float(stdtr(freedom, -errors))
 
 
-def sequential_p(contrasts: Sequence[float], *, tolerance: float = 0.0) -> float:
+def sequential_p(
+    contrasts: Sequence[float],
+    *,
+    tolerance: float = 0.0,
+    analyses: tuple[int, ...] = INTERIM_ANALYSES,
+) -> float:
     """Return the p-value of "the ratio is within the tolerance", whenever measuring stopped.
 
     It is the smallest alpha at which ``effect`` would distinguish the stacks: at most a share of
@@ -220,10 +232,11 @@ def sequential_p(contrasts: Sequence[float], *, tolerance: float = 0.0) -> float
     Args:
         contrasts: log ratios per block; those after the last interim analysis do not count.
         tolerance: relative difference up to which stacks count as the same.
+        analyses: numbers of blocks after which interim analyses are made.
     """
     from scipy.special import ndtri
 
-    reached = [blocks for blocks in INTERIM_ANALYSES if blocks <= len(contrasts)]
+    reached = [blocks for blocks in analyses if blocks <= len(contrasts)]
     if not reached:
         return 1.0
     contrasts = contrasts[: reached[-1]]
@@ -236,8 +249,8 @@ def sequential_p(contrasts: Sequence[float], *, tolerance: float = 0.0) -> float
     else:
         nominal = _two_sided((abs(centre.mean) - limit) / centre.error, centre.freedom)
     if nominal > _COARSE_P:  # a bound will do where nothing is decided
-        return min(1.0, len(INTERIM_ANALYSES) * nominal)
-    return min(1.0, _crossed(min(-float(ndtri(nominal / 2)), _FARTHEST)))
+        return min(1.0, len(analyses) * nominal)
+    return min(1.0, _crossed(min(-float(ndtri(nominal / 2)), _FARTHEST), analyses))
 
 
 def _sign_test(contrasts: Sequence[float]) -> float:
@@ -260,6 +273,7 @@ def effect(
     margin: float = MARGIN,
     alpha: float = ALPHA,
     tolerance: float = 0.0,
+    analyses: tuple[int, ...] = INTERIM_ANALYSES,
 ) -> Effect:
     """Say how much faster A is than B.
 
@@ -269,6 +283,7 @@ def effect(
         alpha: false alarms allowed over all interim analyses of this one comparison; of k
             comparisons at once, each gets a k-th.
         tolerance: by which two builds of one stack may differ: only more is faster or slower.
+        analyses: numbers of blocks after which interim analyses are made.
 
     Returns:
         The effect of the contrasts up to the last interim analysis that they reach, so that
@@ -276,10 +291,11 @@ def effect(
         verdict inconclusive. Where contrasts have no spread (a figure that is the same in each
         run, a clock that is coarse) the interval is that of their median, by counting alone.
     """
-    reached = [blocks for blocks in INTERIM_ANALYSES if blocks <= len(contrasts)]
+    reached = [blocks for blocks in analyses if blocks <= len(contrasts)]
     if reached:
         contrasts = contrasts[: reached[-1]]
-        middle, low, high, detectable = _interval(contrasts, level_per_analysis(alpha))
+        level = level_per_analysis(alpha, analyses)
+        middle, low, high, detectable = _interval(contrasts, level)
     else:
         middle = sorted(contrasts)[len(contrasts) // 2]
         low, high, detectable = 0.0, math.inf, math.inf
@@ -294,6 +310,28 @@ def effect(
         verdict=verdict(low, high, margin, tolerance),
         smallest_detectable=detectable,
     )
+
+
+def excludes(contrasts: Sequence[float], detect: float) -> bool:
+    """Return whether an effect of this size is so unlikely that no further block is worth it.
+
+    This is for futility alone: to end early by it raises no false alarm, and costs power. An
+    effect of that size could show so little in these blocks, or in these builds, with a probability
+    of ``EXCLUDED``.
+
+    Args:
+        contrasts: log ratios per block; those after the last interim analysis do not count.
+        detect: relative difference that is of interest; 0 excludes nothing.
+    """
+    from scipy.special import ndtri, stdtrit
+
+    reached = [blocks for blocks in LONG_ANALYSES if blocks <= len(contrasts)]
+    if not reached or detect <= 0:
+        return False
+    centre = trimmed_centre(contrasts[: reached[-1]])
+    in_blocks = -float(stdtrit(centre.freedom, EXCLUDED)) * centre.error
+    in_builds = -float(ndtri(EXCLUDED)) * math.sqrt(2) * BUILD_SD
+    return abs(centre.mean) + math.hypot(in_blocks, in_builds) < math.log1p(detect)
 
 
 def _interval(contrasts: Sequence[float], level: float) -> tuple[float, float, float, float]:

@@ -13,6 +13,7 @@ from stackgen.measure.effects import (
     MARGIN,
     block_contrasts,
     effect,
+    excludes,
     log_ratio,
     p_value,
     verdict,
@@ -193,6 +194,7 @@ class _Comparer:
     margin: float
     alpha: float
     tolerance: float = 0.0
+    analyses: tuple[int, ...] = INTERIM_ANALYSES
 
     def effects(self, a: StackId, b: StackId) -> tuple[Effect, ...]:
         """Return how much faster A is than B, of the indicators that have both."""
@@ -225,6 +227,7 @@ class _Comparer:
             margin=self.margin,
             alpha=self.alpha,
             tolerance=self.tolerance,
+            analyses=self.analyses,
         )
 
 
@@ -239,6 +242,7 @@ def rank(
     total_alpha: float = ALPHA,
     tolerance: float = 0.0,
     planned: int = 0,
+    analyses: tuple[int, ...] = INTERIM_ANALYSES,
 ) -> tuple[Ranked, ...]:
     """Order the stacks, fastest first, by the weighted geometric mean of their indicators' ratios.
 
@@ -254,6 +258,7 @@ def rank(
         total_alpha: false alarms allowed over the whole ranking.
         tolerance: by which two builds of one stack may differ: only more is faster or slower.
         planned: how many stacks will be compared with the baseline, where not all have begun.
+        analyses: numbers of blocks after which interim analyses are made.
     """
     series = all_times(inspections, exclude_disturbed(inspections).excluded)
     whole = _Comparer(
@@ -263,6 +268,7 @@ def rank(
         margin=margin,
         alpha=total_alpha,
         tolerance=tolerance,
+        analyses=analyses,
     )
     comparison, pairs = _shared_alpha(whole, baseline, planned)
     failures = Counter(each.stack_id for each in blamed(inspections, calls))
@@ -353,6 +359,31 @@ def decided(ranking: Sequence[Ranked], calls: Sequence[IndicatorCall]) -> bool:
         for row in ranking
         if not row.is_baseline and not row.failures
     )
+
+
+def is_futile(
+    inspections: Sequence[Inspection],
+    ranking: Sequence[Ranked],
+    calls: Sequence[IndicatorCall],
+    detect: float,
+) -> bool:
+    """Return whether every comparison is decided, or excludes an effect of this size.
+
+    That of all indicators together does not count.
+    """
+    series = all_times(inspections, exclude_disturbed(inspections).excluded)
+    for row in ranking:
+        if row.is_baseline or row.failures:
+            continue
+        if len(row.effects) < len(calls):
+            return False
+        for each in row.effects:
+            own, base = (series.get((each.indicator_id, x, False), {}) for x in (each.a, each.b))
+            ratios = block_ratios(own, base)
+            contrasts = [ratios[block] for block in sorted(ratios)]
+            if each.verdict is Verdict.INCONCLUSIVE and not excludes(contrasts, detect):
+                return False
+    return True
 
 
 def fewest_blocks(ranking: Sequence[Ranked], calls: Sequence[IndicatorCall]) -> int:

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from stackgen.measure import INTERIM_ANALYSES, effect, sequential_p
+from stackgen.measure import effect, sequential_p
+from stackgen.measure.effects import BUILD_SD, LONG_ANALYSES, excludes
 from stackgen.model.evidence import Effect, Verdict
 from stackgen.model.findings import FindingKind
 from stackgen.model.identity import IndicatorId, StackId
@@ -29,8 +30,6 @@ HOLDS_ALPHA = 0.05
 """The same where a finding is measured again: whether it persists, or was fixed."""
 NEAR = 0.2
 """A third campaign is worth its time from this p-value of the second one on."""
-BUILD_SD = 0.005
-"""By what builds of a stack are taken to differ where detectable effects are stated."""
 DISK_TOLERANCE = 0.10
 _DEVIATES = 1.96
 _BOTH_STAGES = 1.96 / 1.645
@@ -252,23 +251,37 @@ def fixed(signal: Signal, measured: PairResult) -> bool:
     return _effect(series, HOLDS_ALPHA).low > math.sqrt(signal.ratio or 1.0)
 
 
-def smallest_detectable(measured: PairResult) -> float:
-    """Return the smallest ratio above 1 that each indicator would have been reported for."""
+def smallest_detectable(measured: PairResult, detect: float) -> float:
+    """Return the smallest ratio above 1 that each indicator would have been reported for.
+
+    detect: at which the campaign may have ended early: it went on unless that was excluded.
+    """
     alpha = ALPHA / max(1, len(measured.series))
     times = [each for each in measured.series if each.quantity is ComparedQuantity.TIME]
-    return max((_detectable(_effect(each, alpha)) for each in times), default=math.inf)
+    return max((_least(each, alpha, detect) for each in times), default=math.inf)
 
 
-def _detectable(found: Effect) -> float:
+def _least(series: Series, alpha: float, detect: float) -> float:
+    found = _effect(series, alpha)
+    least = _detectable(found)
+    if not excludes(series.contrasts, detect):
+        return least
+    # A campaign that ended early would have gone on to all blocks, had there been a difference.
+    whole = _detectable(found, shrinks=math.sqrt(found.blocks / LONG_ANALYSES[-1]))
+    return min(least, max(whole, 1 + detect))
+
+
+def _detectable(found: Effect, shrinks: float = 1.0) -> float:
     """Return the ratio from which on a night reports it in 95 of 100, by one campaign's spread.
 
     What its blocks would have shown knows nothing of the offsets of builds and days, and half of
-    what may be missed is left to the campaigns that confirm.
+    what may be missed is left to the campaigns that confirm. ``shrinks``: by which factor further
+    blocks make the error of these smaller.
     """
     if not 0 < found.low <= found.ratio <= found.high < math.inf:
         return math.inf
-    boundary = math.log(found.high / found.ratio)
-    beyond = max(0.0, math.log(found.smallest_detectable) - boundary)
+    boundary = shrinks * math.log(found.high / found.ratio)
+    beyond = max(0.0, shrinks * math.log(found.smallest_detectable) - boundary)
     missed = math.hypot(_BOTH_STAGES * beyond, _DEVIATES * math.sqrt(2) * BUILD_SD)
     return math.exp(boundary + missed) * (1 + TOLERANCE[ComparedQuantity.TIME])
 
@@ -276,25 +289,27 @@ def _detectable(found: Effect) -> float:
 def is_settled(measured: PairResult, *, detect: float, alpha: float | None = None) -> bool:
     """Return whether more blocks would add nothing that counts.
 
-    Each indicator has its answer, has the most blocks ever taken, or would have shown ``detect``.
+    Each indicator has its answer, has the most blocks ever taken, or excludes ``detect``.
 
     Args:
         measured: so far.
-        detect: the relative difference that is of interest.
+        detect: the relative difference that is of interest; 0: none is excluded.
         alpha: of each comparison; None: that of Holm's first step in a first campaign.
     """
     alpha = ALPHA / max(1, len(measured.series)) if alpha is None else alpha
-    effects = [_effect(e, alpha) for e in measured.series if e.quantity is ComparedQuantity.TIME]
-    return bool(effects) and all(
-        each.verdict is not Verdict.INCONCLUSIVE
-        or each.blocks >= INTERIM_ANALYSES[-1]
-        or _detectable(each) <= 1 + detect
-        for each in effects
+    times = [each for each in measured.series if each.quantity is ComparedQuantity.TIME]
+    return bool(times) and all(
+        len(each.contrasts) >= LONG_ANALYSES[-1]
+        or excludes(each.contrasts, detect)
+        or _effect(each, alpha).verdict is not Verdict.INCONCLUSIVE
+        for each in times
     )
 
 
 def _p_value(series: Series) -> float:
-    return sequential_p(series.contrasts, tolerance=TOLERANCE[series.quantity])
+    return sequential_p(
+        series.contrasts, tolerance=TOLERANCE[series.quantity], analyses=LONG_ANALYSES
+    )
 
 
 def _effect(series: Series, alpha: float) -> Effect:
@@ -311,6 +326,7 @@ def _effect(series: Series, alpha: float) -> Effect:
         contrasts=series.contrasts,
         alpha=alpha,
         tolerance=TOLERANCE[series.quantity],
+        analyses=LONG_ANALYSES,
     )
 
 

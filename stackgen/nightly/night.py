@@ -65,14 +65,17 @@ class Stage:
     replica: 0 for the usual environments; others are built anew in another folder, and run with
         another size of the environment block.
     alpha: of each comparison; None: that of a first campaign, by Holm's procedure.
+    is_screening: it ends where what the watch is to detect is excluded; others look for less.
     """
 
     seed: int
     replica: int = 0
     alpha: float | None = None
+    is_screening: bool = False
 
 
-FIRST = Stage(seed=1)
+FIRST = Stage(seed=1, is_screening=True)
+AGAINST_BEST = Stage(seed=1)
 CONFIRM = Stage(seed=2, replica=1, alpha=CONFIRM_ALPHA)
 CONFIRM_AGAIN = Stage(seed=5, replica=3, alpha=CONFIRM_ALPHA)
 PERSIST = Stage(seed=3, replica=2, alpha=HOLDS_ALPHA)
@@ -272,7 +275,7 @@ class Night:
                 return why
             self._save()
         pair = Pair(old=release.old, new=release.new)
-        first, second, signals = self._campaigns(pair, release.attempt, among)
+        first, second, signals = self._campaigns(pair, FIRST, release.attempt, among)
         if signals and not self._is_offered(release):
             return "it was withdrawn while it was measured"
         recovering = {
@@ -295,7 +298,7 @@ class Night:
                 package=release.package,
                 version=release.version,
                 previous=release.previous,
-                result=_result(first, signals),
+                result=_result(first, signals, self.watch.detect),
                 blocks=sum(each.blocks for each in measured),
                 seconds=sum(each.seconds for each in measured),
             )
@@ -339,10 +342,10 @@ class Night:
         return ""
 
     def _campaigns(
-        self, pair: Pair, attempt: int, among: int
+        self, pair: Pair, stage: Stage, attempt: int, among: int
     ) -> tuple[PairResult, PairResult | None, Sequence[Signal]]:
         """Return what the first campaign says, what confirms it if any, and what both show."""
-        first = self._measured(pair, FIRST, attempt, among)
+        first = self._measured(pair, stage, attempt, among)
         signals = flagged(first)
         if not signals:
             return first, None, ()
@@ -435,7 +438,8 @@ class Night:
             return
         self.progress.note("The newest stack against the best one")
         try:
-            first, second, signals = self._campaigns(pair, self.state.best_attempt, 1)
+            attempt = self.state.best_attempt
+            first, second, signals = self._campaigns(pair, AGAINST_BEST, attempt, 1)
         except ResolutionError as error:
             self.notes.append(f"the best stack cannot be had any more: {error.why}")
             self.state.best, self.state.against_best = dict(self.state.newest), False
@@ -667,11 +671,11 @@ class Night:
         )
 
 
-def _result(first: PairResult, signals: Sequence[Signal]) -> str:
+def _result(first: PairResult, signals: Sequence[Signal], detect: float) -> str:
     """Return what was found of a release, in words."""
     if signals:
         return ", ".join(f"{each.kind.value} ({each.measure})" for each in signals)
-    least = smallest_detectable(first)
+    least = smallest_detectable(first, detect)
     if least == float("inf"):
         return "no difference"
     return f"no difference; one of {100 * (least - 1):.1f} % would have shown"

@@ -15,6 +15,7 @@ from stackgen.index import PackageIndex
 from stackgen.index.replies import FRESH_S
 from stackgen.knowledge.database import open_database
 from stackgen.measure import decided
+from stackgen.measure.effects import LONG_ANALYSES
 from stackgen.measure.goals import pair_contrasts
 from stackgen.model.choices import ExecutorChoice
 from stackgen.model.goals import Goal
@@ -144,12 +145,14 @@ class LiveSite:
                 self.request.measurement,
                 alpha=campaign_alpha(indicators, stage.alpha),
                 tolerance=TOLERANCE[ComparedQuantity.TIME],
+                detect=(detect := self.watch.detect if stage.is_screening else 0.0),
+                analyses=LONG_ANALYSES,
             ),
             target=replace(self.request.target, rebuild=stage.replica > 0),
             replica=stage.replica,
         )
         report = self.run_pair(*self.texts(pair), request)
-        return measured_of(report, self.paths, detect=self.watch.detect, alpha=stage.alpha)
+        return measured_of(report, self.paths, detect=detect, alpha=stage.alpha)
 
     def texts(self, pair: Pair) -> tuple[str, str]:
         """Return both stacks as a command line names them, watched packages first."""
