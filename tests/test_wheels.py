@@ -299,6 +299,13 @@ def test_two_members_of_one_name_are_refused(tmp_path: Path) -> None:
         check_wheel(path)
 
 
+def test_a_file_that_no_csv_can_list_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / WHEEL
+    path.write_bytes(make_wheel("demo", members={"demo/a\rb": b"x"}))
+    with pytest.raises(BuildError, match="RECORD states no digest of"):
+        check_wheel(path)
+
+
 def test_a_sound_wheel_passes(tmp_path: Path) -> None:
     path = tmp_path / WHEEL
     path.write_bytes(make_wheel("demo", members={"demo/..data": b"x", "a..b/c": b"y"}))

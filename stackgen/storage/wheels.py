@@ -186,12 +186,18 @@ def _recorded(shown: str, wheel: zipfile.ZipFile) -> dict[str, tuple[str, bytes]
     return found
 
 
+def _rows(text: str) -> Iterator[list[str]]:
+    with contextlib.suppress(csv.Error):
+        yield from csv.reader(io.StringIO(text))
+
+
 def read_record(text: str) -> Iterator[tuple[str, str, bytes]]:
     """Yield file, algorithm and digest of each line of a RECORD.
 
-    The algorithm is "" where none is stated, and the digest empty where it is invalid.
+    The algorithm is "" where none is stated, and the digest empty where it is invalid. What follows
+    a line that is no CSV (a field of more than 128 KiB) is left out: no digest of it is stated.
     """
-    for row in csv.reader(io.StringIO(text)):
+    for row in _rows(text):
         name, stated = (*row, "", "")[:2]
         algorithm, _, encoded = stated.partition("=")
         bare = encoded.rstrip("=")  # URL-safe base64, without padding
