@@ -1,4 +1,4 @@
-"""Two stacks against each other: what a side may be, and what is said of them."""
+"""Two stacks against each other: how a stack is named, and what is said of them."""
 
 import io
 import json
@@ -74,10 +74,10 @@ def test_a_file_that_is_there_is_a_lock_whatever_it_is_called(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("numpy>=1.26 numpy==1.26.4", "says which versions it has"),
-        ("numpy==1.26.4 scipy", "says which versions it has"),
+        ("numpy>=1.26 numpy==1.26.4", "versions are given as NAME==VERSION"),
+        ("numpy==1.26.4 scipy", "versions are given as NAME==VERSION"),
         ("numpy==1.26.4,<2", "cannot read the requirement"),
-        ("numpy>=2,==2.0", "says which versions it has"),
+        ("numpy>=2,==2.0", "versions are given as NAME==VERSION"),
         ("numpy", "no list of versions"),
         ("", "no list of versions"),
         ("abc", "4 hexadecimal digits"),

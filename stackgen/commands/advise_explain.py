@@ -85,13 +85,13 @@ def _blocks(
     inspections: Sequence[Inspection], pair: tuple[set[StackId], set[StackId]]
 ) -> Iterator[BlockEvidence]:
     for block in sorted({each.block for each in inspections}):
-        held = [each for each in inspections if each.block == block and each.observation]
+        seen = [each for each in inspections if each.block == block and each.observation]
         current, candidate = (
-            tuple(e.observation.values_s for e in held if e.stack_id in side and e.observation)
+            tuple(e.observation.values_s for e in seen if e.stack_id in side and e.observation)
             for side in pair
         )
         if current and candidate:
-            first = min(each.started_at for each in held)
+            first = min(each.started_at for each in seen)
             yield BlockEvidence(
                 block=block, started_at=first, current_s=current, candidate_s=candidate
             )

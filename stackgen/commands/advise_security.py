@@ -101,15 +101,15 @@ class Security:
 
     def _ids(self, changes: Sequence[Change]) -> tuple[set[str] | None, set[str] | None]:
         """Return the vulnerabilities before and after, each by a release and its preferred id."""
-        sides: list[set[str] | None] = []
+        both: list[set[str] | None] = []
         for versions in ([c.current for c in changes], [c.recommended for c in changes]):
             pins = [(c.name, v) for c, v in zip(changes, versions, strict=True) if v is not None]
             found = [(name, self.of(name, version)) for name, version in pins]
             checked = [(name, each) for name, each in found if each is not None]
             complete = len(checked) == len(found)
             ids = {f"{name} {one.id}" for name, each in checked for one in each}
-            sides.append(ids if complete else None)
-        return sides[0], sides[1]
+            both.append(ids if complete else None)
+        return both[0], both[1]
 
     def caveats(self, advice: Advice) -> Iterator[str]:
         """Yield what must be known of the releases that an advice changes or keeps."""

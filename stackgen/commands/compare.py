@@ -37,7 +37,7 @@ from stackgen.resolve.dependencies import parse_requirement
 from stackgen.resolve.requirements import Requirements, parse_requirements
 from stackgen.storage.paths import Paths
 
-# The two sides of a comparison: from what the user named to what is installed
+# The pair that is compared: from what the user named to what is installed
 
 _STACK = re.compile(r"[0-9a-f]{4,64}")
 _EXAMPLE = '"numpy==1.26.4" "numpy==2.3.5"; or: old.lock new.lock'
@@ -46,7 +46,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """A side as the user named it: a lock, a stack of the knowledge base, or versions.
+    """A stack as the user named it: a lock, a stack of the knowledge base, or versions.
 
     text: in the user's words.
     """
@@ -65,7 +65,7 @@ class Named:
 
 
 def named(text: str, paths: Paths) -> Named:
-    """Read what a side is; nothing is looked up at an index.
+    """Read which stack was named; nothing is looked up at an index.
 
     Raises:
         UsageError: it is neither a lock, nor a stack of the knowledge base, nor versions.
@@ -79,7 +79,7 @@ def named(text: str, paths: Paths) -> Named:
             f"cannot compare with {text!r}",
             why="it is no file, no beginning of a stack's id (4 hexadecimal digits or more), and "
             "no list of versions",
-            fix=f"name both sides as in: {_EXAMPLE}",
+            fix=f"name both stacks as in: {_EXAMPLE}",
         )
     with open_database(paths.knowledge, reading=True) as database:
         return Named(text=text, stack=one_stack(database, text, paths))
@@ -99,8 +99,8 @@ def _versions(text: str) -> Iterator[Requirement]:
         if [pin.operator for pin in each.specifier] not in (["=="], ["==="]):
             raise UsageError(
                 f"cannot read {token!r} in {text!r}",
-                why="a side says which versions it has, as NAME==VERSION, with blanks between them",
-                fix=f"name both sides as in: {_EXAMPLE}",
+                why="versions are given as NAME==VERSION, with blanks between them",
+                fix=f"name both stacks as in: {_EXAMPLE}",
             )
         yield each
 
@@ -118,7 +118,7 @@ class Resolver:
         """Return both stacks with names that distinguish them.
 
         Raises:
-            ResolutionError: a side cannot be installed here.
+            ResolutionError: one of them cannot be installed here.
             UsageError: a lock is for another Python, or a package has no such version.
         """
         members = (self.candidate(a), self.candidate(b))
@@ -178,7 +178,7 @@ class Resolver:
 
 
 def differing(a: Lock, b: Lock, *, first: list[str]) -> list[str]:
-    """Return the packages that are not the same file on both sides, what is named first."""
+    """Return the packages that are not the same file in both stacks, what is named first."""
     files = [{each.name: each.sha256 for each in lock.artifacts} for lock in (a, b)]
     names = sorted({*files[0], *files[1]})
     found = [name for name in names if files[0].get(name) != files[1].get(name)]
@@ -295,7 +295,7 @@ def _explore_pair(
 def _chosen(
     operands: tuple[Named, Named], pair: GivenStacks, request: CampaignRequest
 ) -> SelectedStacks:
-    """Return what is measured; an indicator without a package's name must run on both sides.
+    """Return what is measured; an indicator without a package's name must run on both stacks.
 
     Raises:
         EvidenceError: both are the same stack.
@@ -320,7 +320,7 @@ def _same(holding: str) -> EvidenceError:
     return EvidenceError(
         "both are the same stack",
         why=f"each holds {holding}",
-        fix="name another version on one side; to see how much one stack differs from itself: "
+        fix="name another version in one of them; to see how much one stack differs from itself: "
         "stackgen noise",
     )
 

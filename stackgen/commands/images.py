@@ -260,8 +260,8 @@ class BuildRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Bench:
-    """A lock on a base, and where its wheels come from."""
+class _BuildContext:
+    """What an image is built with: a lock, a base, an engine, and where its wheels come from."""
 
     lockfile: LockFile
     lock: Lock
@@ -310,23 +310,23 @@ def build(
         StorageError: the disk has no room.
     """
     start = time.monotonic()
-    with _bench(request, paths, environ, progress) as bench:
-        before = engine_images(bench.engine)
-        image_id = _image(bench)
-        _note_missing(bench)
+    with _build_context(request, paths, environ, progress) as context:
+        before = engine_images(context.engine)
+        image_id = _image(context)
+        _note_missing(context)
         if request.tag:
-            image_builder(bench.engine, paths).tag(image_id, request.tag)
-        listed = engine_images(bench.engine)
+            image_builder(context.engine, paths).tag(image_id, request.tag)
+        listed = engine_images(context.engine)
         image = _of(listed, image_id)
         existed = any(each.id == image_id for each in before.images)
-        base = bench.engine.image(bench.base.reference)
+        base = context.engine.image(context.base.reference)
         known = before.chains | set(layers.chain_ids(base.diff_ids if base else ()))
         fresh = [each for each in listed.layers(image) if each.chain_id not in known]
         sizes = [each.size for each in fresh]
         return ImageBuilt(
             image=listed.state(image),
             tag=request.tag,
-            packages=len(bench.lock.artifacts),
+            packages=len(context.lock.artifacts),
             existed=existed,
             layers_shared=len(image.diff_ids) - len(fresh),
             layers_new=len(fresh),
@@ -356,8 +356,8 @@ def export_layout(
     """
     refuse_occupied(folder)
     if Path(what).is_file():
-        with _bench(replace(request, lock=Path(what)), paths, environ, progress) as bench:
-            return _laid_out(bench.engine, _image(bench), folder, progress)
+        with _build_context(replace(request, lock=Path(what)), paths, environ, progress) as context:
+            return _laid_out(context.engine, _image(context), folder, progress)
     if request.base:
         raise UsageError(
             f"{what} is no lock, and --base is for locks",
@@ -386,27 +386,27 @@ def export_dockerfile(
         StorageError: the folder cannot be written.
     """
     refuse_occupied(folder)
-    with _bench(request, paths, environ, progress) as bench, appearing(folder) as place:
-        local = [each for each in bench.lock.artifacts if _is_local(each)]
-        remote = [each for each in bench.lock.artifacts if not _is_local(each)]
+    with _build_context(request, paths, environ, progress) as context, appearing(folder) as place:
+        local = [each for each in context.lock.artifacts if _is_local(each)]
+        remote = [each for each in context.lock.artifacts if not _is_local(each)]
         if local:
             (place / _WHEELS).mkdir()
-            files = bench.store.fetch(local, downloader=bench.index)
+            files = context.store.fetch(local, downloader=context.index)
             for each in local:
                 shutil.copyfile(files[each.sha256], place / _WHEELS / each.filename)
-        (place / "requirements.txt").write_text(_requirements(bench, remote), encoding="utf-8")
+        (place / "requirements.txt").write_text(_requirements(context, remote), encoding="utf-8")
         (place / "Dockerfile").write_text(
-            _dockerfile(bench, wheels=bool(local), index=bool(remote)), encoding="utf-8"
+            _dockerfile(context, wheels=bool(local), index=bool(remote)), encoding="utf-8"
         )
         size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
-    packages = len(bench.lock.artifacts)
+    packages = len(context.lock.artifacts)
     return Exported(folder=str(folder), image_id="", packages=packages, size=size)
 
 
 @contextmanager
-def _bench(
+def _build_context(
     request: BuildRequest, paths: Paths, environ: Mapping[str, str], progress: Progress
-) -> Iterator[_Bench]:
+) -> Iterator[_BuildContext]:
     lockfile = read_pins(request.lock)
     allowed = frozenset(str(canonicalize_name(name)) for name in request.sources.allow_build)
     policy = Policy(prereleases=Prereleases.ALLOW, allow_build=allowed)
@@ -414,7 +414,7 @@ def _bench(
     with _engine() as engine, PackageIndex(config, paths.cache) as index:
         base = _base(engine, request.base, paths, progress)
         progress.doing("looking up the files of the lock")
-        yield _Bench(
+        yield _BuildContext(
             lockfile=lockfile,
             lock=pinned(index, lockfile, base.target, policy),
             base=base,
@@ -438,63 +438,65 @@ def _base(engine: Engine, requested: str, paths: Paths, progress: Progress) -> B
         return bases.make(name, progress.doing)
 
 
-def _image(bench: _Bench) -> str:
+def _image(context: _BuildContext) -> str:
     """Return the id of the stack's image, made now or before."""
-    builder = image_builder(bench.engine, bench.paths, notify=bench.progress.note)
+    builder = image_builder(context.engine, context.paths, notify=context.progress.note)
     try:
-        return _built(bench, builder)
+        return _built(context, builder)
     except (BuildError, FileNotFoundError) as error:
-        store = WheelStore(bench.paths.cache)
-        if isinstance(error, EngineError) or not store.any_damaged(bench.lock.artifacts):
+        store = WheelStore(context.paths.cache)
+        if isinstance(error, EngineError) or not store.any_damaged(context.lock.artifacts):
             raise
-        return _built(bench, builder)
+        return _built(context, builder)
 
 
-def _built(bench: _Bench, builder: ImageBuilder) -> str:
-    stack = bench.stack
+def _built(context: _BuildContext, builder: ImageBuilder) -> str:
+    stack = context.stack
     wheels: Mapping[str, Path] | None = None
-    if any(not each.is_wheel for each in bench.lock.artifacts):
-        stack, wheels = _sources(bench, builder).installable(stack, bench.wheels())
-    found = builder.existing(stack, bench.base)
+    if any(not each.is_wheel for each in context.lock.artifacts):
+        stack, wheels = _sources(context, builder).installable(stack, context.wheels())
+    found = builder.existing(stack, context.base)
     if found is None:
-        wheels = wheels or bench.wheels()
-        bench.progress.doing("building the image")
-        with Host(cache=bench.paths.cache).building(bench.progress):
-            found = builder.build(stack, bench.base, wheels, _VARIED)
+        wheels = wheels or context.wheels()
+        context.progress.doing("building the image")
+        with Host(cache=context.paths.cache).building(context.progress):
+            found = builder.build(stack, context.base, wheels, _VARIED)
     return found.location
 
 
-def _note_missing(bench: _Bench) -> None:
+def _note_missing(context: _BuildContext) -> None:
     """Say what the image lacks: nothing is resolved here, and it may be meant so."""
-    store = WheelStore(bench.paths.cache)
-    paths = {each.sha256: store.path(each) for each in bench.lock.artifacts}
+    store = WheelStore(context.paths.cache)
+    paths = {each.sha256: store.path(each) for each in context.lock.artifacts}
     local = {sha256: path for sha256, path in paths.items() if path is not None}
-    lines = lacking(bench.lock, bench.base.target, local)
+    lines = lacking(context.lock, context.base.target, local)
     for line in lines[:_LACKING_SHOWN]:
-        bench.progress.note(f"note: {line}")
+        context.progress.note(f"note: {line}")
     if len(lines) > _LACKING_SHOWN:
-        bench.progress.note(f"note: and {len(lines) - _LACKING_SHOWN} requirements more")
+        context.progress.note(f"note: and {len(lines) - _LACKING_SHOWN} requirements more")
 
 
-def _sources(bench: _Bench, images: ImageBuilder) -> SdistWheels:
+def _sources(context: _BuildContext, images: ImageBuilder) -> SdistWheels:
     """Return what makes wheels of a lock's source distributions, on its base."""
 
     def build(stack: Stack, wheels: Mapping[str, Path], varied: frozenset[str]) -> Environment:
-        return images.build(stack, bench.base, wheels, varied)
+        return images.build(stack, context.base, wheels, varied)
 
-    owner = str(bench.paths.cache)
+    owner = str(context.paths.cache)
     return SdistWheels(
-        base=bench.base,
+        base=context.base,
         build=build,
-        sdists=SdistBuilder(engine=bench.engine, owner=owner, limits=build_limits(bench.engine)),
-        index=bench.index,
-        store=bench.store,
-        built=BuiltWheels(bench.paths.cache / "built"),
+        sdists=SdistBuilder(
+            engine=context.engine, owner=owner, limits=build_limits(context.engine)
+        ),
+        index=context.index,
+        store=context.store,
+        built=BuiltWheels(context.paths.cache / "built"),
         # What building requires is no part of the lock: no prerelease is required.
-        policy=replace(bench.policy, prereleases=Prereleases.IF_NECESSARY),
-        progress=bench.progress,
-        turn=partial(Host(cache=bench.paths.cache).building, bench.progress),
-        again=bench.rebuild,
+        policy=replace(context.policy, prereleases=Prereleases.IF_NECESSARY),
+        progress=context.progress,
+        turn=partial(Host(cache=context.paths.cache).building, context.progress),
+        again=context.rebuild,
     )
 
 
@@ -521,32 +523,34 @@ def _is_local(artifact: Artifact) -> bool:
     return urlsplit(artifact.url).scheme in ("", "file")
 
 
-def _requirements(bench: _Bench, remote: list[Artifact]) -> str:
+def _requirements(context: _BuildContext, remote: list[Artifact]) -> str:
     """Return pins with one hash each; what lies beside them is found by its name."""
     used = dict.fromkeys(each.index for each in remote)
-    config = bench.config
+    config = context.config
     indexes = [each for each in config.indexes if each.name in used]
     pages = [each.url for each in config.find_links if each.name in used]
     urls = [each.url for each in indexes if each.name != DEFAULT_NAME]
-    plain = (replace(each, index="") if _is_local(each) else each for each in bench.lock.artifacts)
+    plain = (
+        replace(each, index="") if _is_local(each) else each for each in context.lock.artifacts
+    )
     pins = write_requirements(Lock(artifacts=tuple(plain)), hashes=True)
     return index_options(urls=urls, pages=pages, default=DEFAULT_NAME in used) + pins
 
 
-def _dockerfile(bench: _Bench, *, wheels: bool, index: bool) -> str:
-    image, interpreter = bench.base.name, bench.base.python
-    definitions = BaseBuilder(engine=bench.engine, cache=bench.paths.cache).definitions()
-    ways = [way for each in definitions if each.name == bench.base.name for way in each.ways]
+def _dockerfile(context: _BuildContext, *, wheels: bool, index: bool) -> str:
+    image, interpreter = context.base.name, context.base.python
+    definitions = BaseBuilder(engine=context.engine, cache=context.paths.cache).definitions()
+    ways = [way for each in definitions if each.name == context.base.name for way in each.ways]
     public = next((way for way in ways if isinstance(way, FromRegistry)), None)
     if public is not None:
         image, interpreter = public.reference, public.interpreter
     return dockerfile(
         image=image,
         interpreter=interpreter,
-        base=bench.base.name,
-        python=bench.base.target.python_minor,
-        packages=len(bench.lock.artifacts),
-        lock=Path(bench.lockfile.path).name,
+        base=context.base.name,
+        python=context.base.target.python_minor,
+        packages=len(context.lock.artifacts),
+        lock=Path(context.lockfile.path).name,
         version=__version__,
         wheels=wheels,
         index=index,

@@ -386,7 +386,7 @@ class CaseAnswer:
     def _own_share(self, basis: Basis) -> float:
         """Return how much of a comparison this machine carries, by origins that the user trusts.
 
-        A machine is known by what it is made of: somebody else's may be the same one.
+        A machine is known by what it is made of: another user's may be the same one.
         """
         own = self.known.own_campaigns
         return sum(share for campaign, share in basis.shares if campaign in own)

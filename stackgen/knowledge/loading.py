@@ -118,7 +118,7 @@ def trusted_campaigns(
 
 @dataclass
 class _Trusted(Container[CampaignId]):
-    """Judges the controls of a campaign when they are asked for: few are, and it takes long."""
+    """Evaluates the controls of a campaign on first use: few are needed, and it takes long."""
 
     noise: frozenset[CampaignId]
     database: Database

@@ -33,8 +33,8 @@ class _Document:
     @property
     def names(self) -> frozenset[str]:
         """Return the packages that it holds after the change."""
-        held = {_name(each) for each in self.entries} - self.changes.keys()
-        return frozenset(held | {name for name, each in self.changes.items() if each.version})
+        locked = {_name(each) for each in self.entries} - self.changes.keys()
+        return frozenset(locked | {name for name, each in self.changes.items() if each.version})
 
     def requirers(self, name: str) -> Iterator[tuple[Table, Requirement]]:
         """Yield the entries that require a new package after the change, and by what."""
@@ -62,7 +62,7 @@ def _edit(
     document = _Document(
         array=array, entries=entries, changes={each.name: each for each in changes}
     )
-    held = {_name(each) for each in entries}
+    locked = {_name(each) for each in entries}
     edits = []
     for block, entry in zip(found, entries, strict=True):
         change = document.changes.get(_name(entry))
@@ -70,7 +70,7 @@ def _edit(
             with_change = changed(block.text, entry, change, document) if change.version else ""
             edits.append((block.start, block.end, with_change))
     for change in changes:
-        if change.name not in held and change.version:
+        if change.name not in locked and change.version:
             place = _place(found, entries, change.name, text)
             edits.append((place, place, new(change, document)))
     for start, end, replacement in sorted(edits, key=lambda each: each[:2], reverse=True):

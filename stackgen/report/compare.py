@@ -20,7 +20,7 @@ _MOST_SHOWN = 8
 
 
 def compare_text(report: ExploreReport) -> str:
-    """Return both sides, in what they differ, the evidence, and last the verdict."""
+    """Return both stacks, in what they differ, the evidence, and last the verdict."""
     lines = [*(label for label, _ in report.plan.chosen), *_between(report)]
     lines += [place_line(report.plan, "Measured"), "", *ranking_lines(report)]
     return "\n".join([*lines, *particulars(report), "", *verdict_lines(report)])
