@@ -433,5 +433,9 @@ def test_a_project_that_pins_what_varies_is_sent_to_no_measurement(tmp_path: Pat
     pinned = run_command(*words, folder=tmp_path, environ=environ).stdout
     assert "the project requires just these versions of numpy" in pinned
     assert "--measure" not in pinned
+    both = "numpy==2.3.4; python_version < '3.14'\nnumpy==2.3.5; python_version >= '3.14'\n"
+    (tmp_path / "requirements.in").write_text(both)
+    (tmp_path / "requirements.txt").write_text(both)
+    assert "the project requires" in run_command(*words, folder=tmp_path, environ=environ).stdout
     (tmp_path / "requirements.in").write_text("numpy>=2.3.4\n")
     assert "--measure 15m" in run_command(*words, folder=tmp_path, environ=environ).stdout

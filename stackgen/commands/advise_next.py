@@ -131,7 +131,7 @@ class NextMeasurement:
             UsageError: nothing may change.
         """
         target = self._here()
-        locked = versions_of(lockfile)
+        locked = {str(canonicalize_name(e.name)): e.version for e in in_target(lockfile, target)}
         ranges: dict[str, SpecifierSet] = {}
         environment = dict(target.environment)
         for each in map(parse_requirement, free_requirements(lockfile, policy, target)):
