@@ -17,7 +17,9 @@ from stackgen.commands.advise_measure import measure
 from stackgen.commands.advise_next import NextMeasurement, free_requirements
 from stackgen.commands.advise_request import AdviseRequest
 from stackgen.commands.options import AdviceOptions, MeasureOptions, VulnerabilityOptions
-from stackgen.model.evidence import CAREFUL, Advice, Answer
+from stackgen.executors.machine import this_machine
+from stackgen.knowledge.database import open_database
+from stackgen.model.evidence import CAREFUL, Advice, Answer, CampaignIdentity
 from stackgen.model.packages import LockedPackage, LockFile
 from stackgen.model.progress import NullProgress
 from stackgen.model.reports.campaigns import MeasurementHealth, RunSummary
@@ -56,6 +58,27 @@ def test_a_lock_in_which_nothing_varies_is_not_sent_to_explore(
     assert bool(report.explore_command) == bool(command)
     assert note in " ".join(report.advice.caveats)
     assert report.advice.why in advice_text(report)
+
+
+@pytest.mark.parametrize("request_text", ["", "[]", "no JSON"])
+def test_a_campaign_of_this_hardware_whose_request_was_left_out_is_not_in_the_way(
+    tmp_path: Path, request_text: str
+) -> None:
+    (tmp_path / "requirements.txt").write_text("numpy==1.26.4\n")
+    machine = this_machine()
+    with open_database(tmp_path / "kb.db") as database:
+        database.add_machine(machine)
+        public = CampaignIdentity(
+            kind="advise", request=request_text, seed=1, machine_id=machine.id,
+            stackgen_version="0.1", stated_id="" if request_text else "a" * 64,
+        )  # fmt: skip
+        database.add_campaign(public, "2026-01-01T00:00:00+00:00")
+    command = ("advise", "requirements.txt", "--no-index", "--kb", "kb.db")
+    done = run_command(*command, folder=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr
+    shown = run_command("kb", "show", public.id[:12], "--kb", "kb.db", folder=tmp_path)
+    assert "advise" in shown.stdout, shown.stderr
 
 
 @pytest.mark.parametrize("content", [b"no gzip", gzip.compress(b"no JSON")], ids=["file", "lines"])

@@ -1,6 +1,5 @@
 """Advise: a lock file in, the best known versions out, from evidence alone."""
 
-import json
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -259,7 +258,7 @@ class Sources:
         return [
             each
             for each in reversed(every)
-            if each.machine_id == machine and json.loads(each.request).get("lock") == own
+            if each.machine_id == machine and each.request_values.get("lock") == own
         ]
 
     def _deciding_campaigns(self) -> frozenset[CampaignId]:

@@ -92,15 +92,9 @@ class Earlier:
     finished: bool
 
     @property
-    def request(self) -> Mapping[str, object]:
-        """Return the request that it was planned from."""
-        found: Mapping[str, object] = json.loads(self.identity.request)
-        return found
-
-    @property
     def pair(self) -> list[str]:
         """Return the identities of its stacks, the lock's first."""
-        found = self.request.get(PAIR_KEY, [])
+        found = self.identity.request_values.get(PAIR_KEY, [])
         return [str(each) for each in found] if isinstance(found, list) else []
 
 
@@ -310,7 +304,11 @@ class _Chosen:
         calls, _ = self._calls(request, self._packages(request))
         request = request.with_indicators(*sorted(each.label for each in calls))
         question = _question(request, backend)
-        alike = [each for each in self.step.earlier if _without_pair(each.request) == question]
+        alike = [
+            each
+            for each in self.step.earlier
+            if _without_pair(each.identity.request_values) == question
+        ]
         measured = Counter(frozenset(each.pair) for each in alike if each.has_compared)
         for each in alike:
             alone = measured[frozenset(each.pair)] == 1 and each.blocks >= _ENOUGH

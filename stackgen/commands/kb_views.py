@@ -109,7 +109,6 @@ def _campaign_view(database: Database, campaign: CampaignIdentity) -> View:
     names = lock_labels({each.stack_id: stacks[each.stack_id] for each in found})
     rows = [each for each in database.contrasts() if each.campaign_id == campaign.id]
     outcomes = Counter((calls[each.indicator_id], each.outcome.value) for each in found)
-    request = json.loads(campaign.request) if campaign.request else {}
     return View(
         kind="campaign",
         id=campaign.id,
@@ -119,7 +118,7 @@ def _campaign_view(database: Database, campaign: CampaignIdentity) -> View:
             ("machine", campaign.machine_id),
             ("stackgen", campaign.stackgen_version),
             ("started", min((each.started_at for each in found), default="")),
-            *((name, json.dumps(value)) for name, value in request.items()),
+            *((name, json.dumps(value)) for name, value in campaign.request_values.items()),
         ),
         tables=(
             Table(

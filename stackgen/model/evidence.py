@@ -1,5 +1,7 @@
 """Campaigns, effects between stacks, and the advice that follows from them."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -58,6 +60,18 @@ class CampaignIdentity:
         """Return the digest of the whole plan; the same plan goes on with the same campaign."""
         content = [self.kind, self.request, self.seed, self.machine_id]
         return CampaignId(self.stated_id or content_id("campaign", content))
+
+    @property
+    def request_values(self) -> Mapping[str, object]:
+        """Return the request by its keys; empty where a public export left it out, or it is none.
+
+        Campaigns of other knowledge bases are read as well.
+        """
+        try:
+            found: object = json.loads(self.request)
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
