@@ -397,6 +397,55 @@ def test_a_machine_as_the_users_is_elsewhere_where_nobody_trusted_measured_it() 
     assert answer("one") is Answer.FASTER
 
 
+def test_few_origins_of_whom_none_is_trusted_recommend_nothing() -> None:
+    """One person can have several, with as many machines as it takes."""
+    models = [
+        Machine(identity=(("cpu_family", "9"), ("cpu_model", str(n)), ("cpu_vendor", "AMD")))
+        for n in range(3)
+    ]
+
+    def answer(origins: int, *trusted: str) -> Advice:
+        parts = {
+            f"o{origin}": [
+                each
+                for place, machine in enumerate(models)
+                for each in blocks(
+                    {OWN: 1.0, FAST: 0.5},
+                    machine=machine,
+                    campaigns=[CampaignId(f"c{origin}{place}{n}") for n in range(2)],
+                    seed=origin,
+                )
+            ]
+            for origin in range(origins)
+        }
+        seen = [each for own in parts.values() for each in own]
+        known = Knowledge(
+            stacks=[OWN.stack, FAST.stack],
+            summaries=summaries(seen, [CALL]),
+            calls=[CALL],
+            contrasts=[r for o, own in parts.items() for r in campaign_contrasts(own, origins=[o])],
+            machine=LOCAL,
+            machines=[LOCAL, *models],
+            trusted=frozenset(each.campaign_id for each in seen),
+            trusted_origins=trusted,
+        )
+        return advisor(known).advise(LOCK)
+
+    found = answer(2)
+    assert found.answer is Answer.ELSEWHERE
+    assert any("2 origins measured it, and you trust none" in each for each in found.caveats)
+    assert answer(2, "o1").answer is Answer.FASTER
+    assert answer(5).answer is Answer.FASTER
+
+
+def test_a_prerelease_is_not_recommended_in_place_of_a_final_release() -> None:
+    early = stack(tensorflow="2.16.0rc1", numpy="1.26.4", requests="2.0")
+    measured = blocks({OWN: 1.0, early: 0.5})
+    advice = advice_for(measured, stacks=(OWN, early))
+    assert (advice.answer, advice.lock) == (Answer.REFUSED, None)
+    assert "tensorflow 2.16.0rc1 is no final release" in advice.refused
+
+
 def test_the_packages_that_are_recommended_are_those_of_a_trusted_origin() -> None:
     """Another origin's stack is equal in compiled code, and changes less besides."""
     ours, theirs = (stack(tensorflow="2.15.0", numpy="1.26.4", requests=n) for n in ("2.1", "2.0"))

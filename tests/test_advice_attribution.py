@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.model.evidence import Advice
+from stackgen.model.evidence import Advice, Answer
 from stackgen.model.inspections import Inspection
 from stackgen.model.packages import LockedPackage, LockFile
 from stackgen.model.stacks import Environment, Machine
@@ -89,6 +89,14 @@ def test_settings_that_all_evidence_had_are_said() -> None:
     found = advice_for([mine, newer], measured({mine: 1.0, newer: 0.5}))
     assert found.lock == newer.stack.lock
     assert any("OMP_WAIT_POLICY=passive" in each for each in found.caveats)
+
+
+def test_which_of_several_settings_is_the_users_is_not_guessed() -> None:
+    """With oneDNN off the newer one is faster, with oneDNN on it is not; a lock sets neither."""
+    off, on = (("TF_ENABLE_ONEDNN_OPTS", value) for value in "01")
+    stacks = [with_settings(each, value) for value in (off, on) for each in (MINE, BOTH)]
+    found = advice_for(stacks, measured(dict(zip(stacks, (1.0, 0.5, 1.0, 1.0), strict=True))))
+    assert (found.answer, found.lock) == (Answer.ELSEWHERE, None)
 
 
 def test_an_inspection_that_never_loaded_the_framework_stands_for_nothing() -> None:

@@ -85,6 +85,10 @@ class Allowed:
             if self.policy.only and each.name not in self.policy.only:
                 why = f"{text}: --only {' --only '.join(self.policy.only)} excludes {each.name}"
                 return Refusal(answer=Answer.REFUSED, why=why)
+        early = [f"{each.name} {each.recommended}" for each in changes if is_early(each)]
+        if early:
+            why = f"{text}: {listed(early)} is no final release"
+            return Refusal(answer=Answer.REFUSED, why=why)
         if not self.policy.allow_downgrade:
             older = [each.name for each in changes if each.name in compiled and is_older(each)]
             if older:
@@ -135,6 +139,12 @@ def _requirements(lockfile: LockFile) -> list[tuple[str, Requirement]]:
         except InvalidRequirement:
             continue
     return found
+
+
+def is_early(change: Change) -> bool:
+    """Return whether a change leads to a prerelease, from none."""
+    pair = _pair(change)
+    return pair is not None and pair[1].is_prerelease and not pair[0].is_prerelease
 
 
 def is_older(change: Change) -> bool:

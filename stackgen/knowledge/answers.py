@@ -22,6 +22,7 @@ from stackgen.knowledge.graph import Basis
 from stackgen.knowledge.judgement import Case, Judgement, Knowledge, cpu_model
 from stackgen.knowledge.recommendation import (
     FEWEST_MACHINES,
+    FEWEST_ORIGINS,
     OWN_SHARE,
     Assessment,
     Standing,
@@ -367,12 +368,29 @@ class CaseAnswer:
             if origin and origin not in self.known.trusted_origins:
                 yield origin
 
+    @property
+    def _depends_on_variables(self) -> bool:
+        """Return whether several values of variables were measured: the user's are not known."""
+        values = {each for facts, each in self.known.places if facts == self.case.facts}
+        return bool(self.case.variables) and len(values) > 1 and not self._of_program
+
+    def _few_untrusted(self, shown: Assessment) -> tuple[str, ...]:
+        """Return the origins that carry it, where they are few, several, and none is trusted.
+
+        One person can have several origins. From five on, a fifth of them may be wrong.
+        """
+        found = sorted({o for each in shown.compared if each.basis for o in each.basis.origins})
+        trusted = any(not each or each in self.known.trusted_origins for each in found)
+        return () if trusted or not 1 < len(found) < FEWEST_ORIGINS else tuple(found)
+
     def _is_elsewhere(self, shown: Assessment) -> bool:
         if self.case.machine.id != self.known.machine.id or shown.elsewhere:
             return True
         if not admits_python(self._lockfile, self.case.python):
             return True
-        if any(self._untrusted(shown)):
+        if self._depends_on_variables:
+            return True
+        if any(self._untrusted(shown)) or self._few_untrusted(shown):
             return True
         bases = [each.basis for each in shown.compared if each.basis is not None]
         faster = [e.basis for e in shown.compared if e.basis is not None and e.lowest > 1]
@@ -570,13 +588,7 @@ class CaseAnswer:
             yield from self._disagreements(shown)
         if any(not each.is_direct for each in bases):
             yield "no campaign measured both of them: the comparison leads through others"
-        own_kind = self.case.machine.id == own and not shown.elsewhere
-        remedies = ["measure it here (--measure)"] * may_measure
-        for origin in self._untrusted(shown):
-            trust = f"run: stackgen kb origins --trust {origin[:12]}"
-            either = ", or ".join([*remedies, *([trust] if own_kind else [])])
-            text = f"origin {origin[:12]} alone measured it, and you do not trust it"
-            yield f"{text}: {either}" if either else text
+        yield from self._distrust(shown, may_measure=may_measure)
         if recommended is not None:
             for origin in recommended.sole_origins:
                 if origin:
@@ -605,6 +617,19 @@ class CaseAnswer:
                 "one campaign alone does not show it: how much campaigns differ is known once "
                 "another one has repeated it (--measure, or --seed of explore)"
             )
+
+    def _distrust(self, shown: Assessment, *, may_measure: bool) -> Iterator[str]:
+        """Yield which origins the user had to trust."""
+        own_kind = self.case.machine.id == self.known.machine.id and not shown.elsewhere
+        remedies = ["measure it here (--measure)"] * may_measure
+        for origin in self._untrusted(shown):
+            trust = f"run: stackgen kb origins --trust {origin[:12]}"
+            either = ", or ".join([*remedies, *([trust] if own_kind else [])])
+            text = f"origin {origin[:12]} alone measured it, and you do not trust it"
+            yield f"{text}: {either}" if either else text
+        if few := self._few_untrusted(shown):
+            either = ", or ".join([*remedies, f"run: stackgen kb origins --trust {few[0][:12]}"])
+            yield f"{len(few)} origins measured it, and you trust none of them: {either}"
 
     def _disagreements(self, shown: Assessment) -> Iterator[str]:
         """Yield where further machines measured something else of a candidate."""
