@@ -1,6 +1,7 @@
 """What source distributions say of their requirements without being built."""
 
 import io
+import struct
 import tarfile
 import zipfile
 from pathlib import Path
@@ -94,3 +95,18 @@ def test_a_broken_sdist_is_refused(rubbish: bytes, keep: int) -> None:
     for filename in (SDIST, "demo-1.0.zip"):
         with pytest.raises(UnusableMetadataError):
             read_sdist(io.BytesIO(content), filename=filename, name="demo")
+
+
+@pytest.mark.parametrize(("flags", "method"), [(1, 0), (0, 99)], ids=["encrypted", "unknown"])
+def test_a_zip_that_nothing_here_unpacks_is_refused(flags: int, method: int) -> None:
+    content = bytearray(sdist(STATIC, zipped=True))
+    for start in (6, content.index(b"PK\x01\x02") + 8):
+        content[start : start + 4] = struct.pack("<HH", flags, method)
+    with pytest.raises(UnusableMetadataError, match="not a readable archive"):
+        read_sdist(io.BytesIO(content), filename="demo-1.0.zip", name="demo")
+
+
+def test_a_metadata_version_without_end_is_a_late_one() -> None:
+    info = STATIC.replace("2.2", "9" * 5000)
+    found = read_sdist(io.BytesIO(sdist(info)), filename=SDIST, name="demo")
+    assert found.requires_dist == ("six",)

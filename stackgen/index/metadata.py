@@ -241,6 +241,8 @@ def wheel_headers(file: IO[bytes], *, name: str) -> "Message":
     """
     import zipfile
 
+    from stackgen.storage.wheels import UNREADABLE
+
     try:
         with zipfile.ZipFile(file) as wheel:
             members = [x for x in wheel.infolist() if _MEMBER.fullmatch(x.filename)]
@@ -248,7 +250,9 @@ def wheel_headers(file: IO[bytes], *, name: str) -> "Message":
                 raise UnusableMetadataError(f"it has {len(members)} METADATA files")
             check_size("METADATA", members[0].file_size)
             content = wheel.read(members[0])
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError) as error:
+    except UnusableMetadataError:
+        raise
+    except UNREADABLE as error:
         raise UnusableMetadataError(f"it is not a readable zip file: {error}") from error
     return parse_headers(content, name=name)
 
@@ -341,12 +345,15 @@ def _first_member(file: IO[bytes], filename: str, wanted: re.Pattern[str]) -> by
         UnusableMetadataError: it is no archive that can be read.
     """
     import tarfile
-    import zipfile
+
+    from stackgen.storage.wheels import UNREADABLE
 
     try:
         file.seek(0)
         return _of_zip(file, wanted) if filename.endswith(".zip") else _of_tar(file, wanted)
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError) as error:
+    except UnusableMetadataError:
+        raise
+    except (*UNREADABLE, tarfile.TarError, OSError) as error:
         raise UnusableMetadataError(f"it is not a readable archive: {error}") from error
 
 
@@ -376,7 +383,7 @@ def _of_zip(file: IO[bytes], wanted: re.Pattern[str]) -> bytes | None:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
+    return tuple(int(part) for part in re.findall(r"\d{1,9}", text)[:2])
 
 
 _OK, _PARTIAL = 200, 206

@@ -60,11 +60,11 @@ MOST_UNPACKED, MOST_RATIO, SMALL_UNPACKED = 32 << 30, 100, 256 << 20
 Of a thousand wheels of an index, none unpacks to more than 18 times its size; the largest, PyTorch
 with its CUDA libraries, to some gigabytes and 4 times.
 """
-# What zipfile raises over bytes that are no zip archive, or a broken one.
-_UNREADABLE = (
+UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError),
     *(RuntimeError, ValueError, KeyError, IndexError, struct.error, OverflowError, MemoryError),
 )
+"""What zipfile raises over bytes that are no zip archive, a broken or an encrypted one."""
 
 
 def check_wheel(path: Path, *, name: str = "") -> None:
@@ -87,7 +87,7 @@ def check_wheel(path: Path, *, name: str = "") -> None:
                 algorithm, digest = recorded.get(member.filename, ("", b""))
                 if _digest(shown, wheel, member, algorithm) != digest:
                     raise _refusal(shown, f"{member.filename} differs from what its RECORD says")
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise _refusal(shown, f"it is not a readable zip file: {error}") from error
     except OSError as error:
         if error.errno != errno.EINVAL:  # a place before the beginning of the file
