@@ -158,7 +158,8 @@ def python_with_wheels(lockfile: LockFile, index: PackageIndex) -> str:
     pythons = {each.name: each.python for each in read_definitions() if each.python}
     first = {platform.python_version(), pythons.get(DEFAULT_BASE, "3.11")}
     admitted = [e for e in (*first, *pythons.values()) if admits_python(lockfile, e)]
-    if all(_has_wheels(lockfile, index, e) for e in first.intersection(admitted) or admitted):
+    usual = first.intersection(admitted) or (admitted if lockfile.requires_python else first)
+    if all(_has_wheels(lockfile, index, each) for each in usual):
         return ""
     shipped = sorted(pythons.values(), key=Version, reverse=True)
     others = dict.fromkeys((*shipped, *(f"3.{minor}" for minor in range(14, 5, -1))))

@@ -7,6 +7,7 @@ import codecs
 import re
 from collections.abc import Container, Iterator
 from functools import cache
+from itertools import product
 from typing import Protocol
 
 from packaging.markers import Marker
@@ -331,19 +332,21 @@ _READERS: dict[str, _Reader] = {
 
 
 _PATCH_LEVELS = 30  # more than any minor version has had
-_NOT_PYTHON = re.compile(r"\b(sys_platform|platform_\w+|os_name|implementation_\w+)\b")
+_SYSTEM = re.compile(r"\b(sys_platform|platform_system|platform_machine|os_name)\b")
+_UNKNOWN = re.compile(r"\b(platform_(release|version|python_implementation)|implementation_\w+)\b")
+_SYSTEMS = (("Linux", "linux", "posix"), ("Darwin", "darwin", "posix"), ("Windows", "win32", "nt"))
+_ARCHITECTURES = ("x86_64", "aarch64", "arm64", "AMD64")
 
 
 def admits_python(lockfile: LockFile, python: str) -> bool:
     """Return whether a lock admits a Python, patch levels aside; without a range, it does.
 
-    One whose packages are all for other Pythons does not, whatever its range says. A marker that
-    names the system or the implementation as well decides nothing here.
+    One whose packages are all for other Pythons does not, whatever its range says. Whatever system
+    markers name as well, they say which Python it is for; one that names the implementation decides
+    nothing here.
     """
-    target = _any_platform(python)
-    if lockfile.packages and not any(
-        _NOT_PYTHON.search(each.marker) or _holds(each.marker, target) for each in lockfile.packages
-    ):
+    markers = dict.fromkeys(each.marker for each in lockfile.packages)
+    if markers and not any(_holds_somewhere(each, python) for each in markers):
         return False
     try:
         specifier = SpecifierSet(lockfile.requires_python)
@@ -354,6 +357,25 @@ def admits_python(lockfile: LockFile, python: str) -> bool:
     if minor in lockfile.requires_python:  # as in ">=3.13.5": some patch levels, and not others
         versions += [f"{minor}.{patch}" for patch in range(_PATCH_LEVELS)]
     return any(specifier.contains(each, prereleases=True) for each in versions)
+
+
+def _holds_somewhere(marker: str, python: str) -> bool:
+    """Return whether a marker holds on any system of a Python, as far as is known."""
+    target = _any_platform(python)
+    if _UNKNOWN.search(marker):
+        return True
+    if not _SYSTEM.search(marker):
+        return _holds(marker, target)
+    for (system, platform, name), machine in product(_SYSTEMS, _ARCHITECTURES):
+        own = (
+            ("platform_system", system),
+            ("sys_platform", platform),
+            ("os_name", name),
+            ("platform_machine", machine),
+        )
+        if _holds(marker, Target(python=python, markers=(*target.markers, *own), tags=())):
+            return True
+    return False
 
 
 _PYTHONS = tuple(f"3.{minor}" for minor in range(6, 30))

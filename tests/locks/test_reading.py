@@ -573,6 +573,9 @@ content-hash = "0"
         ("python_full_version == '3.12.*'", ">=3.11", ["3.12"]),
         ("python_version < '3.10'", "", ["3.9"]),
         ("sys_platform == 'win32' and python_version < '4'", "", ["3.9", "3.11.2", "3.12"]),
+        ("python_version == '3.9' and sys_platform == 'linux'", "", ["3.9"]),
+        ("python_version < '3.12' and platform_machine == 'arm64'", "", ["3.9", "3.11.2"]),
+        ("python_version < '3' and implementation_name == 'pypy'", "", ["3.9", "3.11.2", "3.12"]),
     ],
 )
 def test_a_lock_whose_packages_are_for_other_pythons_does_not_admit_one(
