@@ -111,6 +111,13 @@ def test_a_plan_builds_nothing(laboratory: Laboratory) -> None:
     assert "Nothing is decided within" not in done.stdout
 
 
+def test_a_plan_of_one_stack_is_refused_as_its_run_would_be(laboratory: Laboratory) -> None:
+    done = laboratory.explore("speedy", "--stacks", "1", "--dry-run")
+    assert done.returncode == 3
+    assert "one takes part" in done.stderr
+    assert "--stacks 2" in done.stderr
+
+
 def test_a_plan_says_which_budget_is_too_short(laboratory: Laboratory) -> None:
     done = laboratory.explore("speedy", "--dry-run", "--budget", "10")
     assert "Nothing is decided within 10s: a new campaign needs about " in done.stdout

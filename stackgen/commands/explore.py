@@ -79,9 +79,9 @@ def explore(
     with open_campaign(
         select_stacks, request, paths, environ, progress, calls_of=calls_of
     ) as campaign:
+        _refuse_one_stack(campaign.plan)
         if request.dry_run:
             return campaign.plan
-        _refuse_one_stack(campaign.plan)
         _note_gpus(campaign)
         _note_cpus(campaign)
         refuse_without_disk_space(campaign.plan.estimate, paths)
@@ -164,6 +164,10 @@ def _refuse_one_stack(plan: ExplorePlan) -> None:
     if len(plan.chosen) < 2:
         raise EvidenceError(
             "there is only one stack, and nothing to compare it with",
-            why=f"{' and '.join(plan.varied)} can be chosen in one way only",
-            fix="give a wider range, vary another package with --vary, or give --granularity patch",
+            why=f"{' and '.join(plan.varied)} can be chosen in one way only"
+            if plan.choices < 2
+            else f"of {plan.choices} choices of {' and '.join(plan.varied)}, one takes part",
+            fix="give a wider range, vary another package with --vary, or give --granularity patch"
+            if plan.choices < 2
+            else "let more take part: --stacks 2 or more, or a larger --download-budget",
         )
