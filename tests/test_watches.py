@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from stackgen.errors import StackgenError, UsageError
+from stackgen.indicators.families import DEFAULTS
 from stackgen.model import toml
 from stackgen.model.findings import FindingState, NightOutcome
 from stackgen.nightly.metrics import export_metrics, metrics_text
@@ -114,6 +115,7 @@ def test_init_takes_what_a_lock_has_and_writes_no_watch_twice(tmp_path: Path) ->
     assert values["explore"] == {"budget": "5m"}
     (found,) = read_watches(values, None)
     assert (found.requirements, found.vary) == (("torch",), ("numpy",))
+    assert found.indicators == (*DEFAULTS["torch"], "numpy/ufunc", "numpy/sort")
     again = run_command("init", "--yes", folder=tmp_path)
     assert (again.returncode, "has a watch nightly" in again.stderr) == (2, True)
 
@@ -124,6 +126,7 @@ def test_init_takes_requirements_and_asks_nothing_about_them(tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     (found,) = read_watches(toml.loads((tmp_path / "stackgen.toml").read_text()), None)
     assert (found.requirements, found.vary) == (("numpy", "tensorflow>=2.16"), ())
+    assert found.indicators[:3] == DEFAULTS["tensorflow"]
     refused = run_command("init", "numpy >= >", "--yes", "--name", "other", folder=tmp_path)
     assert refused.returncode == 2
     assert "other" not in (tmp_path / "stackgen.toml").read_text()

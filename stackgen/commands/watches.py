@@ -1,13 +1,17 @@
 """Init: a watch for ``nightly`` from the lock of a folder, written into ``stackgen.toml``."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from stackgen.campaign.candidates import FRAMEWORKS, read_lock_file
+from stackgen.campaign.indicators import component_of
 from stackgen.errors import StackgenError, StorageError, UsageError
+from stackgen.indicators.families import DEFAULTS
 from stackgen.model import toml
 from stackgen.nightly.watch import Watch, read_watches, watch_table
+from stackgen.resolve.dependencies import parse_requirement
 from stackgen.storage.files import atomic_write_text
 
 CONFIG = "stackgen.toml"
@@ -15,6 +19,7 @@ _LOCKS = (
     "Pipfile.lock", "poetry.lock", "uv.lock", "pdm.lock", "pylock.toml", "requirements.txt",
 )  # fmt: skip
 _MEASURABLE = (*FRAMEWORKS, "numpy")
+_BESIDE = tuple(each for each in DEFAULTS["numpy"] if not each.endswith("/matmul"))
 
 
 def proposed(folder: Path, name: str, requirements: tuple[str, ...], *, needed: bool) -> Watch:
@@ -30,7 +35,8 @@ def proposed(folder: Path, name: str, requirements: tuple[str, ...], *, needed: 
         UsageError: there is no lock, or nothing in it can be measured.
     """
     if requirements:
-        return Watch(name=name, requirements=requirements)
+        own = [str(canonicalize_name(parse_requirement(each).name)) for each in requirements]
+        return Watch(name=name, requirements=requirements, indicators=_indicators(own))
     for path in (folder / each for each in _LOCKS):
         try:
             packages = read_lock_file(path).packages if path.is_file() else ()
@@ -41,14 +47,30 @@ def proposed(folder: Path, name: str, requirements: tuple[str, ...], *, needed: 
         names = {str(canonicalize_name(each.name)) for each in packages}
         found = [each for each in _MEASURABLE if each in names]
         if found:
-            return Watch(name=name, requirements=(found[0],), vary=tuple(found[1:]))
+            return Watch(
+                name=name,
+                requirements=(found[0],),
+                vary=tuple(found[1:]),
+                indicators=_indicators(found),
+            )
     if needed:
         raise UsageError(
             "there is nothing to watch",
             why=f"no lock of {folder} names {', '.join(_MEASURABLE[:-1])} or {_MEASURABLE[-1]}",
             fix="name it, as in: stackgen init numpy --yes",
         )
-    return Watch(name=name, requirements=("numpy",))
+    return Watch(name=name, requirements=("numpy",), indicators=_indicators(["numpy"]))
+
+
+def _indicators(names: Iterable[str]) -> tuple[str, ...]:
+    """Return what a watch of some packages measures: several families, as releases differ in few.
+
+    NumPy beside a framework adds what that does not measure of it.
+    """
+    every = frozenset(names)
+    component = component_of((), every)
+    found = DEFAULTS.get(component, ())
+    return found if component == "numpy" or "numpy" not in every else (*found, *_BESIDE)
 
 
 def add_watch(folder: Path, watch: Watch) -> Path:
