@@ -15,6 +15,7 @@ from stackgen.measure.attribution import (
     CulpritSearch,
     Hybrid,
     Trial,
+    outlying,
 )
 from stackgen.measure.likelihoods import Failures, Timings
 
@@ -244,3 +245,23 @@ def test_a_search_does_not_end_just_before_its_answer() -> None:
     best = search.next_run(builds, answer)
     assert best is not None
     assert best.bits_per_cost * 50 < answer.entropy_bits
+
+
+def test_a_block_that_is_far_off_is_an_outlier_once_the_usual_times_are_known() -> None:
+    dice = random.Random(3)
+    blocks = {
+        number: {"good": dice.gauss(0, 0.01), stack: dice.gauss(0.7, 0.01)}
+        for number, stack in enumerate(["bad"] * 6 + ["gear"])
+    }
+    blocks[7] = {"gear": 0.7 + math.log(1.7), "cog": 0.0}
+    assert outlying(blocks) == frozenset()  # gear was run twice
+    blocks[8] = {"bad": 0.71, "gear": 0.69}
+    assert outlying(blocks) == {7}
+    blocks |= {9: {"good": 0.0, "gear": 0.7}, 10: {"gear": 0.71, "bad": 0.69}}
+    slow = {number: {x: y + 0.5 for x, y in blocks[number].items()} for number in (2, 8)}
+    assert outlying(blocks | slow) == {7}  # all of a block was slow: nothing is wrong in it
+
+
+def test_without_noise_nothing_is_an_outlier() -> None:
+    assert outlying({}) == frozenset()
+    assert outlying({n: {"good": 0.0, "bad": 1.0} for n in range(5)}) == frozenset()

@@ -31,6 +31,7 @@ from stackgen.measure.attribution import (
     Hybrid,
     HybridProposal,
     Trial,
+    outlying,
     stacks_of,
 )
 from stackgen.measure.bandit import searched
@@ -320,7 +321,8 @@ class _Bisection:
                 self._symptom = _Symptom.of(failed)
                 self.campaign.progress.note(f"BAD fails now and then: {self._symptom.reason}")
                 return Failures()
-            contrasts = self._contrasts().get((bad.stack.id, self._good), [])
+            both = self._contrasts(self._times()).get((bad.stack.id, self._good), [])
+            contrasts = [each for _, each in both]
             if contrasts:
                 self._effect = found = effect(
                     contrasts=contrasts,
@@ -457,10 +459,13 @@ class _Bisection:
         if self._symptom is not None:
             return self._failing_trials(space)
         found = []
-        for (stack, reference), contrasts in self._contrasts().items():
+        blocks = self._times()
+        outliers = outlying(blocks)
+        for (stack, reference), contrasts in self._contrasts(blocks).items():
             hybrid, beside = self._hybrid(space, stack), self._hybrid(space, reference)
             prior = self._bad and (stack, reference) == (self._bad.stack.id, self._good)
-            seen = tuple(contrasts[self._skipped if prior else 0 :])
+            own = contrasts[self._skipped if prior else 0 :]
+            seen = tuple(each for block, each in own if block not in outliers)
             if hybrid and beside is not None and not {hybrid, beside} & space.unusable and seen:
                 found.append(Trial(hybrid=hybrid, reference=beside, log_contrasts=seen))
         return tuple(found)
@@ -496,10 +501,10 @@ class _Bisection:
             for hybrid, (failures, successes) in counts.items()
         )
 
-    def _contrasts(self) -> dict[tuple[StackId, StackId], list[float]]:
-        """Return log(time / time of its reference) per block of each two stacks, in block order.
+    def _times(self) -> dict[int, dict[StackId, float]]:
+        """Return log(seconds) of the stacks of each block that nothing disturbed, in block order.
 
-        The reference is the good stack, or in blocks without it what was run first of all.
+        In each, stacks are in the order in which they were run first.
         """
         inspections = self.session.inspections
         stacks = list(dict.fromkeys(each.stack_id for each in inspections if each.block))
@@ -512,12 +517,24 @@ class _Bisection:
             excluded=exclude_disturbed(inspections).excluded,
         ):
             blocks.setdefault(each.block, {})[stacks[each.stack]] = each.log_s
-        found: dict[tuple[StackId, StackId], list[float]] = {}
-        for _, times in sorted(blocks.items()):
-            reference = self._good if self._good in times else min(times, key=stacks.index)
+        return {
+            block: {stack: times[stack] for stack in stacks if stack in times}
+            for block, times in sorted(blocks.items())
+        }
+
+    def _contrasts(
+        self, blocks: Mapping[int, Mapping[StackId, float]]
+    ) -> dict[tuple[StackId, StackId], list[tuple[int, float]]]:
+        """Return (block, log(time / time of its reference)) of each two stacks, in block order.
+
+        The reference is the good stack, or in blocks without it what was run first of all.
+        """
+        found: dict[tuple[StackId, StackId], list[tuple[int, float]]] = {}
+        for block, times in blocks.items():
+            reference = self._good if self._good in times else next(iter(times))
             for stack in times.keys() - {reference}:
                 log_ratio = times[stack] - times[reference]
-                found.setdefault((stack, reference), []).append(log_ratio)
+                found.setdefault((stack, reference), []).append((block, log_ratio))
         return found
 
     def _failure_in_blocks(self, stack: StackId) -> Inspection | None:

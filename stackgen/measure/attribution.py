@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations, product
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 Array: TypeAlias = NDArray[np.float64]
 Hybrid: TypeAlias = frozenset[str]
 """The changed packages that are at their new version; all others are at the old one."""
+StackName = TypeVar("StackName", bound=str)
 Pair: TypeAlias = tuple[Hybrid, Hybrid]
 """A hybrid, and the reference beside it."""
 
@@ -55,6 +56,9 @@ _USUAL_BUILDS = 8
 That ranks what is measured next. Whether it is worth measuring is judged by what it really costs.
 """
 _TINY = 1e-12
+_FAR, _LEVEL_RUNS, _NORMAL_MEDIAN = 6.0, 3, 0.6745
+"""How many robust standard deviations off a block is an outlier; from how many runs on the usual
+time of a stack is known; and the median of |x| for a standard normal x."""
 
 
 class CauseKind(str, Enum):
@@ -545,3 +549,30 @@ def stacks_of(trials: Iterable[Trial]) -> list[Hybrid]:
 def _entropy(probabilities: Array) -> float:
     positive = probabilities[probabilities > _TINY]
     return float(-(positive * np.log2(positive)).sum())
+
+
+def outlying(blocks: Mapping[int, Mapping[StackName, float]]) -> frozenset[int]:
+    """Return the blocks in which two stacks differ otherwise than they do by their other runs.
+
+    Normal noise has none as far off; one such block (a process whose core was shared, say) misleads
+    a search for a hundred others. What all runs of a block share, a slow moment of the machine,
+    cancels. Of a stack with fewer than three runs, the usual time is not known.
+
+    Args:
+        blocks: log(seconds) of each stack that was run in a block, by the block's number.
+    """
+    runs: dict[StackName, list[float]] = {}
+    for times in blocks.values():
+        for stack, log_s in times.items():
+            runs.setdefault(stack, []).append(log_s)
+    usual = {stack: np.median(x) for stack, x in runs.items() if len(x) >= _LEVEL_RUNS}
+    off = {
+        number: max(beside) - min(beside)
+        for number, times in blocks.items()
+        if len(beside := [float(x - usual.get(stack, x)) for stack, x in times.items()]) > 1
+    }
+    known = [each for each in off.values() if each]
+    if not known:
+        return frozenset()
+    scale = float(np.median(known)) / _NORMAL_MEDIAN
+    return frozenset(number for number, each in off.items() if each > _FAR * scale)
